@@ -10,10 +10,10 @@ namespace tideline::internal {
 }  // namespace tideline::internal
 
 // TL_CHECK(condition, "what must hold and why").
-#define TL_CHECK(condition, text)                                                          \
-  do {                                                                                     \
-    if (!(condition)) [[unlikely]]                                                         \
-      ::tideline::internal::CheckFailed(__FILE__, __LINE__, #condition, text);             \
+#define TL_CHECK(condition, text)                                              \
+  do {                                                                         \
+    if (!(condition)) [[unlikely]]                                             \
+      ::tideline::internal::CheckFailed(__FILE__, __LINE__, #condition, text); \
   } while (false)
 
 #endif  // TIDELINE_BASE_CHECK_H_

@@ -8,7 +8,8 @@
 //   kUnavailable        6  backend, package or device not there
 //   kAborted            1  a run failed
 //   anything else      70  internal error
-// A message for a user has four parts: what, where (file and field), why, and what to write instead.
+// A message for a user has four parts: what, where (file and field), why, and what to write
+// instead.
 #ifndef TIDELINE_BASE_STATUS_H_
 #define TIDELINE_BASE_STATUS_H_
 
@@ -44,10 +45,9 @@ Status Annotate(const Status& status, const std::string& context);
 #define TL_STATUS_CONCAT(a, b) TL_STATUS_CONCAT_INNER(a, b)
 
 // Returns from the calling function when `expression` is an error.
-#define TL_RETURN_IF_ERROR(expression)                              \
-  do {                                                              \
-    if (::absl::Status tl_status = (expression); !tl_status.ok())   \
-      return tl_status;                                             \
+#define TL_RETURN_IF_ERROR(expression)                                              \
+  do {                                                                              \
+    if (::absl::Status tl_status = (expression); !tl_status.ok()) return tl_status; \
   } while (false)
 
 // TL_ASSIGN_OR_RETURN(auto value, MakeValue());

@@ -25,52 +25,55 @@ struct Affine {
   }
 };
 
-// Every operator, with its operands in order (inputs -> outputs). b batch, s sequence, h hidden, v vocabulary,
-// a heads, d head size, t keys. models/ops/op_table.h states shapes, work, and gradients of each.
+// Every operator, with its operands in order (inputs -> outputs). b batch, s sequence, h hidden, v
+// vocabulary, a heads, d head size, t keys. models/ops/op_table.h states shapes, work, and
+// gradients of each.
 enum class Op : uint8_t {
   // Forward.
-  kEinsum,           // A, B [, bias] -> C           equation; scale; bias is added over C's last dimension
-  kEmbedding,        // ids[b,s], table[v,h] -> y    row_offset: rows of other ranks give 0
-  kAddPosition,      // x[b,s,h], table[n,h] -> y    position_offset
-  kLayerNorm,        // x, gamma, beta -> y, mean, rstd          epsilon
-  kRmsNorm,          // x, gamma -> y, rstd                      epsilon
-  kAdd,              // a, b -> y
-  kAddBias,          // x[..,n], bias[n] -> y
-  kGelu,             // x -> y                       tanh form (GPT-2)
-  kRelu,             // x -> y
-  kSwiGlu,           // gate, up -> y                silu(gate) * up
-  kRotary,           // x[b,s,a,d] -> y              rotary; position_offset; inverse
-  kCausalSoftmax,    // scores[b,a,s,t] -> probabilities     keys after the query's position get 0
-  kCrossEntropy,     // logits[b,s,v], targets -> loss[b,s], lse[b,s] (fp32)     valid_columns
-  kRowMax,           // logits -> max[b,s] (fp32)                                valid_columns; row_offset
-  kCrossEntropyPartial,  // logits, targets, max -> partial[2,b,s] (fp32): sum of exp(logit - max), target logit
+  kEinsum,  // A, B [, bias] -> C           equation; scale; bias is added over C's last dimension
+  kEmbedding,      // ids[b,s], table[v,h] -> y    row_offset: rows of other ranks give 0
+  kAddPosition,    // x[b,s,h], table[n,h] -> y    position_offset
+  kLayerNorm,      // x, gamma, beta -> y, mean, rstd          epsilon
+  kRmsNorm,        // x, gamma -> y, rstd                      epsilon
+  kAdd,            // a, b -> y
+  kAddBias,        // x[..,n], bias[n] -> y
+  kGelu,           // x -> y                       tanh form (GPT-2)
+  kRelu,           // x -> y
+  kSwiGlu,         // gate, up -> y                silu(gate) * up
+  kRotary,         // x[b,s,a,d] -> y              rotary; position_offset; inverse
+  kCausalSoftmax,  // scores[b,a,s,t] -> probabilities     keys after the query's position get 0
+  kCrossEntropy,   // logits[b,s,v], targets -> loss[b,s], lse[b,s] (fp32)     valid_columns
+  kRowMax,  // logits -> max[b,s] (fp32)                                valid_columns; row_offset
+  kCrossEntropyPartial,  // logits, targets, max -> partial[2,b,s] (fp32): sum of exp(logit - max),
+                         // target logit
   kCrossEntropyFinish,   // max, partial -> loss, lse
   // Backward.
-  kReduceRows,       // dy -> dbias (inout)          equation, e.g. "bsn->n"
-  kEmbeddingGrad,    // ids, dy -> dtable (inout)    row_offset
-  kAddPositionGrad,  // dy -> dtable (inout)         position_offset
-  kLayerNormGrad,    // dy, x, gamma, mean, rstd -> dx
+  kReduceRows,              // dy -> dbias (inout)          equation, e.g. "bsn->n"
+  kEmbeddingGrad,           // ids, dy -> dtable (inout)    row_offset
+  kAddPositionGrad,         // dy -> dtable (inout)         position_offset
+  kLayerNormGrad,           // dy, x, gamma, mean, rstd -> dx
   kLayerNormParameterGrad,  // dy, x, mean, rstd -> dgamma (inout), dbeta (inout)
-  kRmsNormGrad,      // dy, x, gamma, rstd -> dx
+  kRmsNormGrad,             // dy, x, gamma, rstd -> dx
   kRmsNormParameterGrad,    // dy, x, rstd -> dgamma (inout)
-  kGeluGrad,         // dy, x -> dx
-  kReluGrad,         // dy, y -> dx
-  kSwiGluGrad,       // dy, gate, up -> dgate, dup
-  kCausalSoftmaxGrad,   // dprobabilities, probabilities -> dscores
-  kCrossEntropyGrad,    // logits, targets, lse -> dlogits       loss_scale; valid_columns; row_offset
+  kGeluGrad,                // dy, x -> dx
+  kReluGrad,                // dy, y -> dx
+  kSwiGluGrad,              // dy, gate, up -> dgate, dup
+  kCausalSoftmaxGrad,       // dprobabilities, probabilities -> dscores
+  kCrossEntropyGrad,  // logits, targets, lse -> dlogits       loss_scale; valid_columns; row_offset
   // Step and memory.
-  kFill,             // -> y                         constant
-  kInitNormal,       // -> y                         init_stddev; seeded by (seed, parameter, global element)
-  kAccumulate,       // x, y (inout): y += x
-  kScale,            // y (inout): y *= constant
-  kSumLoss,          // loss[b,s], total (inout): total += sum in order    accumulate
-  kAdamW,            // gradient, parameter, [master,] momentum, variance (inout)   adam; spans
-  kCast,             // x -> y                       between dtypes
+  kFill,        // -> y                         constant
+  kInitNormal,  // -> y                         init_stddev; seeded by (seed, parameter, global
+                // element)
+  kAccumulate,  // x, y (inout): y += x
+  kScale,       // y (inout): y *= constant
+  kSumLoss,     // loss[b,s], total (inout): total += sum in order    accumulate
+  kAdamW,       // gradient, parameter, [master,] momentum, variance (inout)   adam; spans
+  kCast,        // x -> y                       between dtypes
   // Between ranks of the tensor axis; lowered to Collective instructions, never to kernels.
-  kAllReduce,        // x -> y (sum, or maximum when `maximum`)
-  kAllGather,        // x -> y                       dimension: concatenated over the axis
-  kReduceScatter,    // x -> y                       dimension: summed, then cut over the axis
-  kSlice,            // x -> y                       dimension: this rank's part, no traffic
+  kAllReduce,      // x -> y (sum, or maximum when `maximum`)
+  kAllGather,      // x -> y                       dimension: concatenated over the axis
+  kReduceScatter,  // x -> y                       dimension: summed, then cut over the axis
+  kSlice,          // x -> y                       dimension: this rank's part, no traffic
   kCount,
 };
 
@@ -85,45 +88,46 @@ struct AdamSpan {
 // A run of elements of a bucket that initialises one parameter (or one rank's part of it).
 // The part is a box: for each dimension of the full tensor, `extent` elements from `first` on.
 struct InitBox {
-  std::string parameter;             // the name that keys the generator
-  std::vector<int64_t> full_shape;   // padded
+  std::string parameter;            // the name that keys the generator
+  std::vector<int64_t> full_shape;  // padded
   std::vector<int64_t> extent;
   std::vector<Affine> first;
-  int64_t valid_rows = 0;            // of dimension 0 of the full tensor; 0: all
+  int64_t valid_rows = 0;  // of dimension 0 of the full tensor; 0: all
   bool operator==(const InitBox&) const = default;
 };
 
-// Rotary frequencies: theta^(-2i/d), optionally rescaled as LLaMA 3 does (Hugging Face rope_scaling "llama3").
+// Rotary frequencies: theta^(-2i/d), optionally rescaled as LLaMA 3 does (Hugging Face rope_scaling
+// "llama3").
 struct RotaryScaling {
   double theta = 10000.0;
-  double factor = 1.0;               // 1: no rescaling
+  double factor = 1.0;  // 1: no rescaling
   double low_frequency_factor = 1.0;
   double high_frequency_factor = 4.0;
   int64_t original_positions = 8192;
   bool operator==(const RotaryScaling&) const = default;
 };
 
-// One flat record: each op reads the fields its comment above names and ignores the rest, so that kernels can be
-// interned by value. Defaults mean "does not apply".
+// One flat record: each op reads the fields its comment above names and ignores the rest, so that
+// kernels can be interned by value. Defaults mean "does not apply".
 struct Attributes {
-  std::string equation;              // kEinsum, kReduceRows: "bsk,kn->bsn"
-  bool accumulate = false;           // the last output is inout: the sum continues from what it holds
-  bool causal = false;               // kEinsum over (s, t): model FLOPs count half
+  std::string equation;     // kEinsum, kReduceRows: "bsk,kn->bsn"
+  bool accumulate = false;  // the last output is inout: the sum continues from what it holds
+  bool causal = false;      // kEinsum over (s, t): model FLOPs count half
   bool inverse = false;
   bool maximum = false;
   int32_t dimension = 0;
-  float scale = 1.0f;                // kEinsum: multiplies the finished sum
+  float scale = 1.0f;  // kEinsum: multiplies the finished sum
   float constant = 0.0f;
   float epsilon = 0.0f;
-  float loss_scale = 0.0f;           // kCrossEntropyGrad: 1 / tokens of the global batch
-  int64_t valid_columns = 0;         // vocabulary without padding, of the full tensor
-  Affine row_offset;                 // first vocabulary row (column) this rank holds
-  Affine position_offset;            // position of the first token this rank holds (OPT: + 2)
+  float loss_scale = 0.0f;    // kCrossEntropyGrad: 1 / tokens of the global batch
+  int64_t valid_columns = 0;  // vocabulary without padding, of the full tensor
+  Affine row_offset;          // first vocabulary row (column) this rank holds
+  Affine position_offset;     // position of the first token this rank holds (OPT: + 2)
   RotaryScaling rotary;
   float init_stddev = 0.0f;
-  std::vector<InitBox> init;         // kInitNormal, kFill of a parameter
-  std::vector<AdamSpan> spans;       // kAdamW; in elements of the whole bucket
-  Affine element_offset;             // kAdamW: where this rank's shard begins in the bucket
+  std::vector<InitBox> init;    // kInitNormal, kFill of a parameter
+  std::vector<AdamSpan> spans;  // kAdamW; in elements of the whole bucket
+  Affine element_offset;        // kAdamW: where this rank's shard begins in the bucket
   bool operator==(const Attributes&) const = default;
 };
 
