@@ -85,6 +85,17 @@ struct AdamSpan {
   bool operator==(const AdamSpan&) const = default;
 };
 
+// AdamW (decoupled decay): the defaults of DEFINITIONS 8. The step count t = step + 1 is handed in
+// at run time.
+struct AdamSettings {
+  float learning_rate = 1e-3f;
+  float beta1 = 0.9f;
+  float beta2 = 0.999f;
+  float epsilon = 1e-8f;
+  float decay = 0.01f;
+  bool operator==(const AdamSettings&) const = default;
+};
+
 // A run of elements of a bucket that initialises one parameter (or one rank's part of it).
 // The part is a box: for each dimension of the full tensor, `extent` elements from `first` on.
 struct InitBox {
@@ -125,7 +136,8 @@ struct Attributes {
   Affine position_offset;     // position of the first token this rank holds (OPT: + 2)
   RotaryScaling rotary;
   float init_stddev = 0.0f;
-  std::vector<InitBox> init;    // kInitNormal, kFill of a parameter
+  std::vector<InitBox> init;  // kInitNormal, kFill of a parameter
+  AdamSettings adam;
   std::vector<AdamSpan> spans;  // kAdamW; in elements of the whole bucket
   Affine element_offset;        // kAdamW: where this rank's shard begins in the bucket
   bool operator==(const Attributes&) const = default;
