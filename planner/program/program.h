@@ -31,6 +31,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "models/ir/attributes.h"
@@ -101,6 +102,8 @@ enum class InstructionKind : uint8_t {
   kPolicy,       // reserved: calls an online policy that writes registers
   kLoop,         // reserved: repeats a range of the list over slices
 };
+
+std::string_view Name(InstructionKind kind);  // "compute", "collective", "send", ...
 
 struct Instruction {
   InstructionKind kind = InstructionKind::kCompute;
@@ -179,6 +182,7 @@ struct Kernel {
 };
 
 enum class CollectiveKind : uint8_t { kAllReduce, kAllGather, kReduceScatter, kBroadcast };
+std::string_view Name(CollectiveKind kind);  // "all_reduce", "all_gather", ...
 enum class Reduction : uint8_t { kSum, kMaximum };
 // How one all-reduce moves its bytes (cost) and in which order it adds (bits); DEFINITIONS 5.
 enum class CollectiveAlgorithm : uint8_t { kRing, kTree, kHalvingDoubling };
@@ -285,8 +289,23 @@ int32_t RankAt(const Program& program, const Coordinates& coordinates);
 int64_t OperandOffset(const Program& program, const Operand& operand,
                       const Coordinates& coordinates);
 
+// The mesh has these ranks: the product of Program::mesh. Precondition: no overflow (Verify
+// checks).
+int64_t MeshSize(const Program& program);
+
 // Every section of a role in play order: prologue, bodies, epilogue.
 std::vector<const Section*> Sections(const Role& role);
+std::vector<Section*> Sections(Role& role);
+
+// "prologue", "body 0", ..., "epilogue": names of the entries of Sections().
+std::string SectionName(const Role& role, size_t section);
+
+// "host", "compute", "h2d", "d2h", "group dp,tp", "send pp+1", "receive pp-1": for events and
+// messages.
+std::string LaneName(const Program& program, const Lane& lane);
+
+// The text of an interned name; "" for kNoId.
+std::string_view NameText(const Program& program, uint32_t name);
 
 }  // namespace tideline
 
