@@ -14,9 +14,9 @@
 //   except that a kHostCompute instruction occupies the host lane itself and later launches come
 //   after it;
 // - a section starts when every lane of the rank has finished the section before it;
-// - kAlloc stands directly before the first access on that access's lane, kFree directly after the
-// last one on its
-//   lane and waits for the last access on every other lane; both take no time and no launch;
+// - kAlloc stands directly before the first access, on that access's lane, and waits for what that
+// access waits for; kFree stands directly after the last access on its lane and waits for the last
+// access on every other lane; both take no time and no launch, but their waits hold;
 // - kSend and kReceive are rendezvous: both ends are taken at once, when both have arrived;
 // - a collective starts when every member has arrived.
 // Lists of different ranks are consistent: playing every rank strictly in list order never
