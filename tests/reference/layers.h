@@ -122,8 +122,8 @@ void NormForward(const Norm<Real>& norm, int64_t rows, const Real* x, const Real
     scale[row] = factor;
     for (int64_t i = 0; i < width; ++i) {
       const Real normalised = (in[i] - centre) * factor;
-      y[row * width + i] = norm.centred ? MultiplyAdd(normalised, gamma[i], beta[i])
-                                        : normalised * gamma[i];
+      y[row * width + i] =
+          norm.centred ? MultiplyAdd(normalised, gamma[i], beta[i]) : normalised * gamma[i];
     }
   }
 }

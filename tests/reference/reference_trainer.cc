@@ -1,12 +1,11 @@
 #include "tests/reference/reference_trainer.h"
 
-#include <cmath>
 #include <utility>
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "tests/reference/attention.h"
 #include "tests/reference/layers.h"
+#include "tests/reference/parameters.h"
 
 namespace tideline::reference {
 
@@ -25,24 +24,6 @@ Batch ReferenceBatch(std::string_view text, int64_t sequence, int64_t global_bat
 }
 
 namespace {
-
-// A parameter with one gradient accumulator per use (DEFINITIONS 6).
-template <class Real>
-struct Weight {
-  ParameterInfo info;
-  Array<Real> value;
-  std::vector<Array<Real>> accumulators;  // of the current replica, by use
-  Array<Real> gradient;                   // of the whole step
-  Array<Real> momentum;
-  Array<Real> variance;
-};
-
-// Index of a weight and which of its uses this is; none when the model has no such parameter.
-struct Use {
-  int weight = -1;
-  int use = 0;
-  bool present() const { return weight >= 0; }
-};
 
 // y = x W + b.
 struct LinearUse {
@@ -100,7 +81,7 @@ class ReferenceTrainer<Real>::Model {
 
   double Step(const Batch& batch) {
     const double loss = ComputeGradients(batch);
-    Update();
+    parameters_.Update(options_.adam);
     return loss;
   }
 
@@ -108,47 +89,13 @@ class ReferenceTrainer<Real>::Model {
 
   double ComputeGradients(const Batch& batch) { return Run(batch, true); }
 
-  std::vector<ParameterInfo> Parameters() const {
-    std::vector<ParameterInfo> parameters;
-    for (const Weight<Real>& weight : weights_) parameters.push_back(weight.info);
-    return parameters;
-  }
-
-  Weight<Real>& Find(std::string_view name) {
-    for (Weight<Real>& weight : weights_) {
-      if (weight.info.name == name) return weight;
-    }
-    TL_CHECK(false, "the model has no parameter of that name");
-    return weights_.front();
-  }
+  ParameterStore<Real>& parameters() { return parameters_; }
 
  private:
   // ---- Parameters ----
 
-  enum class Initial { kNormal, kOne, kZero };
-
-  Use Declare(std::string name, std::vector<int64_t> shape, Initial initial) {
-    Weight<Real> weight;
-    int64_t elements = 1;
-    for (const int64_t extent : shape) elements *= extent;
-    weight.value.resize(elements, initial == Initial::kOne ? Real(1) : Real(0));
-    if (initial == Initial::kNormal) {
-      for (int64_t i = 0; i < elements; ++i) {
-        weight.value[i] = 0.02f * NormalAt(options_.seed, name, static_cast<uint64_t>(i));
-      }
-    }
-    weight.info = {std::move(name), std::move(shape), initial == Initial::kNormal};
-    weight.gradient.resize(elements);
-    weight.momentum.resize(elements);
-    weight.variance.resize(elements);
-    weights_.push_back(std::move(weight));
-    return AddUse(static_cast<int>(weights_.size()) - 1);
-  }
-
-  Use AddUse(int weight) {
-    Weight<Real>& declared = weights_[weight];
-    declared.accumulators.emplace_back(declared.value.size());
-    return {weight, static_cast<int>(declared.accumulators.size()) - 1};
+  Use Declare(const std::string& name, std::vector<int64_t> shape, Initial initial) {
+    return parameters_.Declare(options_.seed, name, std::move(shape), initial);
   }
 
   NormUse DeclareNorm(const std::string& name) {
@@ -182,9 +129,9 @@ class ReferenceTrainer<Real>::Model {
     const int64_t hidden = config_.hidden;
     table_ = Declare("embedding.weight", {config_.vocab, hidden}, Initial::kNormal);
     if (config_.position == PositionKind::kLearned) {
-      positions_ = Declare("position.weight",
-                           {config_.max_positions + config_.position_offset, hidden},
-                           Initial::kNormal);
+      positions_ =
+          Declare("position.weight", {config_.max_positions + config_.position_offset, hidden},
+                  Initial::kNormal);
     }
     for (int64_t index = 0; index < config_.layers; ++index) {
       const std::string prefix = "layers." + std::to_string(index) + ".";
@@ -212,12 +159,12 @@ class ReferenceTrainer<Real>::Model {
     }
     final_norm_ = DeclareNorm("final_norm");
     head_ = config_.tied_embedding
-                ? AddUse(table_.weight)
+                ? parameters_.AddUse(table_.weight)
                 : Declare("head.weight", {config_.vocab, hidden}, Initial::kNormal);
   }
 
-  const Real* Value(Use use) const { return weights_[use.weight].value.data(); }
-  Real* Accumulator(Use use) { return weights_[use.weight].accumulators[use.use].data(); }
+  const Real* Value(Use use) const { return parameters_.Value(use); }
+  Real* Accumulator(Use use) { return parameters_.Accumulator(use); }
 
   // ---- Pieces ----
 
@@ -279,8 +226,8 @@ class ReferenceTrainer<Real>::Model {
     const Array<Real>& input = cache.attention_norm.output;
     for (int part = 0; part < 3; ++part) {
       Array<Real>& target = part == 0 ? cache.q : part == 1 ? cache.k : cache.v;
-      target = config_.fused_qkv ? Forward(uses.qkv[0], input, part)
-                                 : Forward(uses.qkv[part], input);
+      target =
+          config_.fused_qkv ? Forward(uses.qkv[0], input, part) : Forward(uses.qkv[part], input);
     }
     const AttentionShape shape = Shape();
     if (config_.position == PositionKind::kRotary) {
@@ -437,65 +384,28 @@ class ReferenceTrainer<Real>::Model {
   double Run(const Batch& batch, bool gradients) {
     const int64_t per_replica = options_.global_batch / options_.replicas;
     Real total = 0;
-    for (Weight<Real>& weight : weights_) {
-      if (gradients) std::fill(weight.gradient.begin(), weight.gradient.end(), Real(0));
-    }
+    if (gradients) parameters_.BeginStep();
     for (int64_t replica = 0; replica < options_.replicas; ++replica) {
-      for (Weight<Real>& weight : weights_) {
-        for (Array<Real>& sums : weight.accumulators) std::fill(sums.begin(), sums.end(), Real(0));
-      }
+      if (gradients) parameters_.BeginReplica();
       Real replica_total = 0;
       for (int64_t first = 0; first < per_replica; first += options_.micro_batch) {
         const int64_t at = (replica * per_replica + first) * options_.sequence;
-        replica_total +=
-            RunMicroBatch(batch.ids.data() + at, batch.targets.data() + at, gradients);
+        replica_total += RunMicroBatch(batch.ids.data() + at, batch.targets.data() + at, gradients);
       }
       total += replica_total;
-      if (!gradients) continue;
-      for (Weight<Real>& weight : weights_) {
-        Array<Real> sum = weight.accumulators[0];
-        for (size_t use = 1; use < weight.accumulators.size(); ++use) {
-          AddTo(weight.accumulators[use], sum);
-        }
-        AddTo(sum, weight.gradient);
-      }
+      if (gradients) parameters_.EndReplica();
     }
     return static_cast<double>(total) /
            static_cast<double>(options_.global_batch * options_.sequence);
   }
 
-  // m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; with t = step + 1:
-  // w -= lr (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + epsilon) + decay w).
-  void Update() {
-    ++steps_;
-    const AdamSettings& adam = options_.adam;
-    const Real beta1 = adam.beta1;
-    const Real beta2 = adam.beta2;
-    const auto correction1 = Real(1.0 - std::pow(static_cast<double>(adam.beta1), steps_));
-    const auto correction2 = Real(1.0 - std::pow(static_cast<double>(adam.beta2), steps_));
-    for (Weight<Real>& weight : weights_) {
-      const Real decay = weight.info.decay ? Real(adam.decay) : Real(0);
-      for (size_t i = 0; i < weight.value.size(); ++i) {
-        const Real gradient = weight.gradient[i];
-        Real& momentum = weight.momentum[i];
-        Real& variance = weight.variance[i];
-        momentum = MultiplyAdd(beta1, momentum, (Real(1) - beta1) * gradient);
-        variance = MultiplyAdd(beta2, variance, (Real(1) - beta2) * gradient * gradient);
-        const Real direction =
-            (momentum / correction1) / (std::sqrt(variance / correction2) + Real(adam.epsilon));
-        weight.value[i] -= Real(adam.learning_rate) * (direction + decay * weight.value[i]);
-      }
-    }
-  }
-
   DecoderConfig config_;
   ReferenceOptions options_;
   Norm<Real> norm_;
-  std::vector<Weight<Real>> weights_;
+  ParameterStore<Real> parameters_;
   std::vector<LayerUses> layers_;
   Use table_, positions_, head_;
   NormUse final_norm_;
-  int steps_ = 0;
 };
 
 template <class Real>
@@ -526,22 +436,22 @@ double ReferenceTrainer<Real>::ComputeGradients(const Batch& batch) {
 
 template <class Real>
 std::vector<ParameterInfo> ReferenceTrainer<Real>::Parameters() const {
-  return model_->Parameters();
+  return model_->parameters().Infos();
 }
 
 template <class Real>
 const std::vector<Real>& ReferenceTrainer<Real>::Gradient(std::string_view name) const {
-  return model_->Find(name).gradient;
+  return model_->parameters().Find(name).gradient;
 }
 
 template <class Real>
 const std::vector<Real>& ReferenceTrainer<Real>::Parameter(std::string_view name) const {
-  return model_->Find(name).value;
+  return model_->parameters().Find(name).value;
 }
 
 template <class Real>
 std::vector<Real>& ReferenceTrainer<Real>::MutableParameter(std::string_view name) {
-  return model_->Find(name).value;
+  return model_->parameters().Find(name).value;
 }
 
 template class ReferenceTrainer<float>;

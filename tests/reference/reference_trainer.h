@@ -25,6 +25,7 @@
 
 #include "models/ir/attributes.h"
 #include "models/zoo/decoder_config.h"
+#include "tests/reference/parameters.h"
 
 namespace tideline::reference {
 
@@ -34,7 +35,7 @@ struct ReferenceOptions {
   int64_t replicas = 1;     // data-parallel size: gradients are summed within a replica first
   int64_t micro_batch = 0;  // sequences per replica and micro-batch; 0: all of a replica's at once
   uint64_t seed = 0;
-  AdamSettings adam;
+  AdamSettings adam = {};
 };
 
 // ids and targets of one step, [global_batch, sequence]; target i is the byte after id i.
@@ -46,13 +47,6 @@ struct Batch {
 // Sample j of step t is sequence (t * global_batch + j) mod count, sequence i the `sequence` bytes
 // from i * sequence on, count the number of those that have a following byte.
 Batch ReferenceBatch(std::string_view text, int64_t sequence, int64_t global_batch, int64_t step);
-
-// One parameter tensor of the model, in the order the model uses them.
-struct ParameterInfo {
-  std::string name;
-  std::vector<int64_t> shape;
-  bool decay = false;
-};
 
 template <class Real>
 class ReferenceTrainer {
