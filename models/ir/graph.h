@@ -31,8 +31,8 @@ inline constexpr int32_t kNone = -1;
 enum class TensorRole : uint8_t { kTokens, kParameter, kActivation, kGradient, kParameterGradient };
 
 struct Tensor {
-  std::string name;            // unique; parameters: "layers.3.attention.qkv.weight"
-  std::vector<int64_t> shape;  // extents on one rank
+  std::string name{};            // unique; parameters: "layers.3.attention.qkv.weight"
+  std::vector<int64_t> shape{};  // extents on one rank
   DType dtype = DType::kF32;
   TensorRole role = TensorRole::kActivation;
   NodeId producer = kNone;    // kNone for tokens and parameters
@@ -42,7 +42,7 @@ struct Tensor {
 
   // Sharding on one rank: the mesh axis that cuts each dimension (Axis as int8_t, kNone: whole).
   // Empty: all whole. The full extent of dimension d is shape[d] * size(axis).
-  std::vector<int8_t> cut_by;
+  std::vector<int8_t> cut_by{};
 
   // Parameters only.
   int32_t layer = kNone;  // block that owns it
@@ -63,11 +63,11 @@ struct Tensor {
 enum class Phase : uint8_t { kForward, kBackward, kRecompute, kUpdate };
 
 struct Node {
-  std::string name;  // unique: "layers.3.attention.scores", backward: "grad:layers.3.mlp.up:x"
+  std::string name{};  // unique: "layers.3.attention.scores", backward: "grad:layers.3.mlp.up:x"
   Op op = Op::kAdd;
-  Attributes attributes;
-  std::vector<TensorId> inputs;
-  std::vector<TensorId> outputs;
+  Attributes attributes{};
+  std::vector<TensorId> inputs{};
+  std::vector<TensorId> outputs{};
   int32_t layer =
       0;  // block index: 0 = embedding, 1..L = transformer layers, L + 1 = head and loss
   Phase phase = Phase::kForward;

@@ -24,7 +24,7 @@ enum class Access : uint8_t { kRead, kWrite, kReadWrite };
 // One operand of an op: inputs first, then outputs, in the order of the comments in
 // models/ir/attributes.h.
 struct OperandSpec {
-  std::vector<int64_t> shape;
+  std::vector<int64_t> shape{};
   DType dtype = DType::kF32;
   Access access = Access::kRead;
   bool operator==(const OperandSpec&) const = default;
@@ -34,13 +34,14 @@ struct OperandSpec {
 // over ranks leaves partial sums. Every other letter may be cut freely unless it is listed below.
 struct IndexDescription {
   std::vector<std::string> inputs;   // "bsh", "hn"
-  std::vector<std::string> outputs;  // "bsn"
-  std::string whole;                 // must not be cut: the normalised dimension, the rotated pair
-  std::string
-      positional;        // may be cut when attributes.position_offset advances with the coordinate
-  std::string gathered;  // vocabulary: may be cut when attributes.row_offset advances with the
-                         // coordinate; the output then is a partial sum (or a partial statistic,
-                         // for kRowMax a partial maximum)
+  std::vector<std::string> outputs;  // "bsn"; empty where no letters describe the shape (kFill)
+  // Must not be cut: the normalised dimension, the rotated pair.
+  std::string whole;
+  // May be cut when attributes.position_offset advances with the coordinate.
+  std::string positional;
+  // Vocabulary: may be cut when attributes.row_offset advances with the coordinate. An output
+  // without the letter is then a partial sum (kRowMax: a partial maximum).
+  std::string gathered;
 };
 
 // The arithmetic and traffic of one op instance on one rank.
@@ -63,12 +64,31 @@ std::string_view Name(Op op);
 StatusOr<IndexDescription> Describe(Op op, const Attributes& attributes,
                                     const std::vector<int>& input_ranks);
 
-// Shapes and dtypes of the outputs. Errors (exit 5 kind) name the op, the operand and the two
-// extents that disagree.
+// Name of an operand for messages: "gamma". Outputs are numbered from 0 too.
+std::string_view InputName(Op op, int input);
+std::string_view OutputName(Op op, int output);
+
+// How the op accesses an output: kReadWrite for sums that continue (attributes.accumulate) and for
+// state that is modified in place, else kWrite.
+Access OutputAccess(Op op, const Attributes& attributes, int output);
+
+// Shapes, dtypes and access of the outputs. The compute type is that of the first floating input;
+// statistics and losses are fp32; an accumulated output is fp32 here, while the caller may have it
+// in another floating type. Errors (exit 5 kind) name the op, the operand and the two extents that
+// disagree, or say that the inputs do not determine the output (kEmbeddingGrad, kAddPositionGrad,
+// kFill, kInitNormal, kScale, kSumLoss, kAdamW, kAllGather, kReduceScatter, kSlice: whoever builds
+// those brings the outputs and calls CheckOperands).
 StatusOr<std::vector<OperandSpec>> InferOutputs(Op op, const Attributes& attributes,
                                                 const std::vector<OperandSpec>& inputs);
 
-// Work of one op instance; operands are inputs then outputs.
+// The same checks for operands that are all known, outputs included. Errors as above.
+Status CheckOperands(Op op, const Attributes& attributes, const std::vector<OperandSpec>& inputs,
+                     const std::vector<OperandSpec>& outputs);
+
+// Work of one op instance; operands are inputs then outputs and satisfy CheckOperands. FLOPs and
+// m, n, k, batch follow from the letters of the equation (kEinsum); every other op is bound by
+// memory. Bytes are those of the operands, except that table look-ups touch only their rows.
+// Collectives have no work (kNone).
 Work WorkOf(Op op, const Attributes& attributes, const std::vector<OperandSpec>& operands);
 
 }  // namespace tideline
