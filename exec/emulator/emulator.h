@@ -1,0 +1,52 @@
+// Emulator: devices in host memory behind the device facade, checked more strictly than GPUs.
+//
+//   auto machine = MakeEmulator({.devices = 2, .device_memory_bytes = 64 << 20});
+//   Device device = GetDevice(*machine, 0);
+//
+// It runs every operation on the host (scheduler.h), limits memory (memory_pool.h), finds races and
+// reads of unwritten bytes from what operations declare (order_checker.h), executes collectives in
+// their declared order (exec/comm), reports mismatched and missing calls on every rank, and can
+// tell from the touched bytes alone how much memory was needed (touch_witness.h).
+#ifndef TIDELINE_EXEC_EMULATOR_EMULATOR_H_
+#define TIDELINE_EXEC_EMULATOR_EMULATOR_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "base/status.h"
+#include "exec/device/device.h"
+#include "exec/emulator/touch_witness.h"
+
+namespace tideline {
+
+enum class SchedulePolicy : uint8_t { kConcurrent, kSeeded, kSerial };
+
+struct EmulatorOptions {
+  int devices = 1;
+  int devices_per_node = 8;
+  int64_t device_memory_bytes = int64_t{256} << 20;
+  int64_t pinned_memory_bytes = int64_t{1} << 30;  // per node
+  // false: every buffer may be a reservation of its own, whatever their sum, and the witness
+  // watches (--allocator eager).
+  bool limit_memory = true;
+  CheckLevel check = CheckLevel::kOrder;
+  SchedulePolicy schedule = SchedulePolicy::kConcurrent;
+  uint64_t schedule_seed = 0;
+  int workers = 0;  // threads that run operations; 0: one per core
+};
+
+struct DestroyMachine {
+  void operator()(Machine* machine) const;
+};
+using MachinePtr = std::unique_ptr<Machine, DestroyMachine>;
+
+// Errors (exit 2): counts or capacities that are not positive.
+StatusOr<MachinePtr> MakeEmulator(const EmulatorOptions& options);
+
+// What the device's operations have touched so far (DEFINITIONS 2, "observed"); meaningful when
+// every buffer is a reservation of its own. Call it when the device is synchronized.
+ObservedMemory Observed(Device device, Space space);
+
+}  // namespace tideline
+
+#endif  // TIDELINE_EXEC_EMULATOR_EMULATOR_H_
