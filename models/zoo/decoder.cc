@@ -1,0 +1,311 @@
+#include "models/zoo/decoder.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "models/zoo/graph_builder.h"
+
+namespace tideline {
+namespace {
+
+constexpr float kInitStddev = 0.02f;
+
+class DecoderBuilder {
+ public:
+  DecoderBuilder(const DecoderConfig& config, const DecoderShape& shape)
+      : config_(config), shape_(shape), builder_(graph_, shape.dtype) {
+    graph_.name = config.name;
+    graph_.blocks = static_cast<int32_t>(config.layers) + 2;
+    graph_.batch = shape.batch;
+    graph_.sequence = shape.sequence;
+    vocab_ =
+        (config.vocab + shape.vocab_multiple - 1) / shape.vocab_multiple * shape.vocab_multiple;
+  }
+
+  StatusOr<Graph> Build() {
+    const TensorId ids = builder_.Tokens("ids");
+    const TensorId targets = builder_.Tokens("targets");
+    TensorId x = Embed(ids);
+    for (int64_t layer = 0; layer < config_.layers; ++layer) {
+      builder_.SetLayer(static_cast<int32_t>(layer) + 1);
+      x = Layer(absl::StrCat("layers.", layer, "."), x);
+    }
+    builder_.SetLayer(graph_.blocks - 1);
+    graph_.loss = Head(x, targets);
+    TL_RETURN_IF_ERROR(builder_.status());
+    TL_RETURN_IF_ERROR(ValidateGraph(graph_));
+    return std::move(graph_);
+  }
+
+ private:
+  ParameterOptions Matrix(int32_t tensor_parallel_dim) const {
+    return {.stddev = kInitStddev, .decay = true, .tensor_parallel_dim = tensor_parallel_dim};
+  }
+  ParameterOptions Rows() const {
+    ParameterOptions options = Matrix(0);
+    if (vocab_ > config_.vocab) options.valid_rows = config_.vocab;
+    return options;
+  }
+
+  TensorId Embed(TensorId ids);
+  TensorId Norm(const std::string& name, TensorId x);
+  TensorId Linear(const std::string& name, TensorId x, int64_t in, int64_t out, bool bias,
+                  bool cut_output);
+  TensorId Add(const std::string& name, TensorId a, TensorId b) {
+    return builder_.Apply(Op::kAdd, {}, {a, b}, {name})[0];
+  }
+  TensorId Rotate(const std::string& name, TensorId x) {
+    Attributes attributes;
+    attributes.rotary = config_.rotary;
+    return builder_.Apply(Op::kRotary, attributes, {x}, {name})[0];
+  }
+  void Project(const std::string& prefix, TensorId x, TensorId& q, TensorId& k, TensorId& v);
+  TensorId Heads(const std::string& name, TensorId of, int64_t heads, int64_t offset) {
+    return builder_.View(name, of, {shape_.batch, shape_.sequence, heads, config_.head_dim}, offset,
+                         0);
+  }
+  TensorId Attention(const std::string& prefix, TensorId x);
+  TensorId Mlp(const std::string& prefix, TensorId x);
+  TensorId Layer(const std::string& prefix, TensorId x);
+  TensorId Head(TensorId x, TensorId targets);
+
+  const DecoderConfig& config_;
+  const DecoderShape& shape_;
+  int64_t vocab_ = 0;  // padded
+  TensorId embedding_ = kNone;
+  Graph graph_;
+  GraphBuilder builder_;
+};
+
+TensorId DecoderBuilder::Embed(TensorId ids) {
+  embedding_ = builder_.Parameter("embedding.weight", {vocab_, config_.hidden}, Rows());
+  TensorId x = builder_.Apply(Op::kEmbedding, {}, {ids, embedding_}, {"embedding"})[0];
+  if (config_.position == PositionKind::kRotary) return x;
+  const TensorId table = builder_.Parameter(
+      "position.weight", {config_.max_positions + config_.position_offset, config_.hidden},
+      Matrix(kNone));
+  Attributes attributes;
+  attributes.position_offset.base = config_.position_offset;
+  return builder_.Apply(Op::kAddPosition, attributes, {x, table}, {"position"})[0];
+}
+
+TensorId DecoderBuilder::Norm(const std::string& name, TensorId x) {
+  Attributes attributes;
+  attributes.epsilon = static_cast<float>(config_.norm_epsilon);
+  const TensorId gamma = builder_.Parameter(name + ".weight", {config_.hidden}, {.value = 1.0f});
+  if (config_.norm == NormKind::kRmsNorm) {
+    return builder_.Apply(Op::kRmsNorm, attributes, {x, gamma}, {name, name + ".rstd"})[0];
+  }
+  const TensorId beta = builder_.Parameter(name + ".bias", {config_.hidden}, {});
+  return builder_.Apply(Op::kLayerNorm, attributes, {x, gamma, beta},
+                        {name, name + ".mean", name + ".rstd"})[0];
+}
+
+// Column-parallel (`cut_output`): weight and bias are cut on the output; row-parallel: the weight
+// on its input, the bias whole.
+TensorId DecoderBuilder::Linear(const std::string& name, TensorId x, int64_t in, int64_t out,
+                                bool bias, bool cut_output) {
+  std::vector<TensorId> inputs = {
+      x, builder_.Parameter(name + ".weight", {in, out}, Matrix(cut_output ? 1 : 0))};
+  if (bias) {
+    inputs.push_back(
+        builder_.Parameter(name + ".bias", {out}, {.tensor_parallel_dim = cut_output ? 0 : kNone}));
+  }
+  Attributes attributes;
+  attributes.equation = bias ? "bsk,kn,n->bsn" : "bsk,kn->bsn";
+  return builder_.Apply(Op::kEinsum, attributes, inputs, {name})[0];
+}
+
+// q, k and v with their heads as a dimension, before rotation.
+void DecoderBuilder::Project(const std::string& prefix, TensorId x, TensorId& q, TensorId& k,
+                             TensorId& v) {
+  const int64_t width = config_.heads * config_.head_dim;
+  const int64_t kv_width = config_.kv_heads * config_.head_dim;
+  if (!config_.fused_qkv) {
+    const bool bias = config_.attention_bias;
+    q = Linear(prefix + "query", x, config_.hidden, width, bias, true);
+    k = Linear(prefix + "key", x, config_.hidden, kv_width, bias, true);
+    v = Linear(prefix + "value", x, config_.hidden, kv_width, bias, true);
+    q = Heads(prefix + "query.heads", q, config_.heads, 0);
+    k = Heads(prefix + "key.heads", k, config_.kv_heads, 0);
+    v = Heads(prefix + "value.heads", v, config_.kv_heads, 0);
+    return;
+  }
+  std::vector<TensorId> inputs = {
+      x, builder_.Parameter(prefix + "qkv.weight", {3, config_.hidden, width}, Matrix(2))};
+  Attributes attributes;
+  attributes.equation = "bsk,qkn->qbsn";
+  if (config_.attention_bias) {
+    inputs.push_back(
+        builder_.Parameter(prefix + "qkv.bias", {3, width}, {.tensor_parallel_dim = 1}));
+    attributes.equation = "bsk,qkn,qn->qbsn";
+  }
+  const TensorId qkv = builder_.Apply(Op::kEinsum, attributes, inputs, {prefix + "qkv"})[0];
+  const int64_t slice = shape_.batch * shape_.sequence * width;
+  q = Heads(prefix + "query.heads", qkv, config_.heads, 0);
+  k = Heads(prefix + "key.heads", qkv, config_.heads, slice);
+  v = Heads(prefix + "value.heads", qkv, config_.heads, 2 * slice);
+}
+
+TensorId DecoderBuilder::Attention(const std::string& prefix, TensorId x) {
+  TensorId q = kNone, k = kNone, v = kNone;
+  Project(prefix, x, q, k, v);
+  if (config_.position == PositionKind::kRotary) {
+    q = Rotate(prefix + "query.rotated", q);
+    k = Rotate(prefix + "key.rotated", k);
+  }
+  const bool grouped = config_.kv_heads != config_.heads;
+  if (grouped) {
+    q = builder_.View(prefix + "query.groups", q,
+                      {shape_.batch, shape_.sequence, config_.kv_heads,
+                       config_.heads / config_.kv_heads, config_.head_dim},
+                      0, 0);
+  }
+  Attributes attributes;
+  attributes.causal = true;
+  attributes.equation = grouped ? "bsgrd,btgd->bgrst" : "bsad,btad->bast";
+  attributes.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)));
+  TensorId scores = builder_.Apply(Op::kEinsum, attributes, {q, k}, {prefix + "scores"})[0];
+  const TensorId probabilities =
+      builder_.Apply(Op::kCausalSoftmax, {}, {scores}, {prefix + "probabilities"})[0];
+  attributes.equation = grouped ? "bgrst,btgd->bsgrd" : "bast,btad->bsad";
+  attributes.scale = 1.0f;
+  const TensorId context =
+      builder_.Apply(Op::kEinsum, attributes, {probabilities, v}, {prefix + "context"})[0];
+  const int64_t width = config_.heads * config_.head_dim;
+  const TensorId merged = builder_.View(prefix + "context.merged", context,
+                                        {shape_.batch, shape_.sequence, width}, 0, 0);
+  return Linear(prefix + "output", merged, width, config_.hidden, config_.output_bias, false);
+}
+
+TensorId DecoderBuilder::Mlp(const std::string& prefix, TensorId x) {
+  const bool bias = config_.mlp_bias;
+  TensorId inner = kNone;
+  if (config_.activation == ActivationKind::kSwiGlu) {
+    const TensorId gate = Linear(prefix + "gate", x, config_.hidden, config_.ffn, bias, true);
+    const TensorId up = Linear(prefix + "up", x, config_.hidden, config_.ffn, bias, true);
+    inner = builder_.Apply(Op::kSwiGlu, {}, {gate, up}, {prefix + "activation"})[0];
+  } else {
+    const TensorId up = Linear(prefix + "up", x, config_.hidden, config_.ffn, bias, true);
+    const Op op = config_.activation == ActivationKind::kGelu ? Op::kGelu : Op::kRelu;
+    inner = builder_.Apply(op, {}, {up}, {prefix + "activation"})[0];
+  }
+  return Linear(prefix + "down", inner, config_.ffn, config_.hidden, bias, false);
+}
+
+TensorId DecoderBuilder::Layer(const std::string& prefix, TensorId x) {
+  const TensorId attention_in = Norm(prefix + "attention_norm", x);
+  const TensorId attention_out = Attention(prefix + "attention.", attention_in);
+  x = Add(prefix + "attention_residual", x, attention_out);
+  const TensorId mlp_in = Norm(prefix + "mlp_norm", x);
+  const TensorId mlp_out = Mlp(prefix + "mlp.", mlp_in);
+  return Add(prefix + "mlp_residual", x, mlp_out);
+}
+
+TensorId DecoderBuilder::Head(TensorId x, TensorId targets) {
+  x = Norm("final_norm", x);
+  const TensorId weight = config_.tied_embedding
+                              ? embedding_
+                              : builder_.Parameter("head.weight", {vocab_, config_.hidden}, Rows());
+  Attributes attributes;
+  attributes.equation = "bsh,vh->bsv";
+  const TensorId logits = builder_.Apply(Op::kEinsum, attributes, {x, weight}, {"head.logits"})[0];
+  Attributes entropy;
+  entropy.valid_columns = config_.vocab;
+  return builder_.Apply(Op::kCrossEntropy, entropy, {logits, targets},
+                        {"head.loss", "head.lse"})[0];
+}
+
+Status BadField(const DecoderConfig& config, const std::string& field, int64_t value,
+                const std::string& why) {
+  return InputError(absl::StrCat("model '", config.name, "': ", field, " = ", value, " ", why));
+}
+
+}  // namespace
+
+Status ValidateConfig(const DecoderConfig& config) {
+  struct Field {
+    const char* name;
+    int64_t value;
+    int64_t least;
+    int64_t most;
+  };
+  // Far above every model there is; low enough that no product of sizes overflows.
+  constexpr int64_t kWide = int64_t{1} << 24;
+  const Field fields[] = {
+      {"layers", config.layers, 1, 16384},
+      {"hidden", config.hidden, 1, kWide},
+      {"heads", config.heads, 1, 65536},
+      {"kv_heads", config.kv_heads, 1, 65536},
+      {"head_dim", config.head_dim, 1, 65536},
+      {"ffn", config.ffn, 1, kWide},
+      {"vocab", config.vocab, 1, int64_t{1} << 28},
+      {"max_positions", config.max_positions, 1, int64_t{1} << 28},
+      {"position_offset", config.position_offset, 0, 1024},
+  };
+  for (const Field& field : fields) {
+    if (field.value >= field.least && field.value <= field.most) continue;
+    return BadField(config, field.name, field.value,
+                    absl::StrCat("is out of range; write a whole number from ", field.least, " to ",
+                                 field.most));
+  }
+  if (config.heads % config.kv_heads != 0) {
+    return BadField(config, "heads", config.heads,
+                    absl::StrCat("is not divisible by kv_heads = ", config.kv_heads,
+                                 "; every key head serves equally many query heads"));
+  }
+  if (config.heads * config.head_dim > kWide) {
+    return BadField(config, "head_dim", config.head_dim,
+                    absl::StrCat("times heads = ", config.heads, " is above ", kWide));
+  }
+  if (config.fused_qkv && config.heads != config.kv_heads) {
+    return BadField(config, "kv_heads", config.kv_heads,
+                    absl::StrCat("differs from heads = ", config.heads,
+                                 "; a fused projection has q, k and v of equal width"));
+  }
+  if (config.position == PositionKind::kRotary && config.head_dim % 2 != 0) {
+    return BadField(config, "head_dim", config.head_dim,
+                    "is odd; rotary positions turn pairs, so it must be even");
+  }
+  const RotaryScaling& rotary = config.rotary;
+  const bool rotary_ok =
+      std::isfinite(rotary.theta) && rotary.theta > 0 && std::isfinite(rotary.factor) &&
+      rotary.factor >= 1 && std::isfinite(rotary.low_frequency_factor) &&
+      rotary.low_frequency_factor > 0 && std::isfinite(rotary.high_frequency_factor) &&
+      (rotary.factor == 1.0 || rotary.high_frequency_factor > rotary.low_frequency_factor) &&
+      rotary.original_positions >= 1;
+  if (!rotary_ok) {
+    return InputError(absl::StrCat("model '", config.name,
+                                   "': the rotary settings are out of range; theta > 0, factor "
+                                   ">= 1, 0 < low_freq_factor < high_freq_factor"));
+  }
+  if (!(config.norm_epsilon > 0 && config.norm_epsilon < 1)) {
+    return InputError(absl::StrCat("model '", config.name, "': norm_epsilon = ",
+                                   config.norm_epsilon, " must lie between 0 and 1"));
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<Graph> BuildDecoder(const DecoderConfig& config, const DecoderShape& shape) {
+  TL_RETURN_IF_ERROR(ValidateConfig(config));
+  constexpr int64_t kMostTokens = int64_t{1} << 32;
+  constexpr int64_t kMostMultiple = int64_t{1} << 20;
+  if (shape.batch < 1 || shape.sequence < 1 || shape.sequence > kMostTokens / shape.batch) {
+    return UsageError(absl::StrCat("batch ", shape.batch, " and sequence ", shape.sequence,
+                                   " must be at least 1, their product at most ", kMostTokens));
+  }
+  if (shape.vocab_multiple < 1 || shape.vocab_multiple > kMostMultiple) {
+    return UsageError(absl::StrCat("the vocabulary multiple ", shape.vocab_multiple,
+                                   " must lie between 1 and ", kMostMultiple));
+  }
+  if (config.position == PositionKind::kLearned && shape.sequence > config.max_positions) {
+    return UsageError(absl::StrCat("sequence ", shape.sequence, " is longer than the ",
+                                   config.max_positions, " learned positions of model '",
+                                   config.name, "'; use --seq ", config.max_positions, " or less"));
+  }
+  return DecoderBuilder(config, shape).Build();
+}
+
+}  // namespace tideline
