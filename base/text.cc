@@ -49,7 +49,11 @@ std::optional<std::string> NearestName(std::string_view name,
     nearest = candidate;
     least = distance;
   }
-  return nearest;
+  if (nearest.has_value() || name.size() < 3) return nearest;
+  for (const std::string& candidate : valid) {
+    if (candidate.compare(0, name.size(), name) == 0) return candidate;
+  }
+  return std::nullopt;
 }
 
 std::string JoinNames(const std::vector<std::string>& names) {

@@ -20,8 +20,8 @@ namespace tideline {
 // O(|a| * |b|); texts are cut to their first 64 characters.
 size_t EditDistance(std::string_view a, std::string_view b);
 
-// The name in `valid` nearest to `name`; none when even the nearest differs in more than a third
-// of its letters. Ties go to the earlier name.
+// The name in `valid` nearest to `name`, of which at most a third of the letters differ; else the
+// first that begins with `name` (three letters or more); else none. Ties go to the earlier name.
 std::optional<std::string> NearestName(std::string_view name,
                                        const std::vector<std::string>& valid);
 

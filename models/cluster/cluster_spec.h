@@ -27,6 +27,7 @@ struct DeviceSpec {
   double half_m = 0, half_n = 0, half_k = 0;
   double bandwidth_efficiency = 1.0;  // achieved share of memory_bandwidth in element-wise kernels
   bool calibrated = false;            // false: nominal figures only
+  bool operator==(const DeviceSpec&) const = default;
 };
 
 // What the program that drives the GPUs costs on the host (the host lane).
@@ -37,6 +38,7 @@ struct HostProfile {
   double copy_launch_s = 0;
   double host_task_s = 0;  // e.g. fetching one micro-batch
   double step_s = 0;       // once per step
+  bool operator==(const HostProfile&) const = default;
 };
 
 enum class Interconnect : uint8_t {
@@ -60,6 +62,7 @@ struct NodeSpec {
   int64_t host_memory_bytes = 0;
   int32_t host_cores = 1;
   double dram_bandwidth = 0;
+  bool operator==(const NodeSpec&) const = default;
 };
 
 // Between nodes. Without leafs the fabric is non-blocking and NICs are the only contended part.
@@ -68,6 +71,7 @@ struct FabricSpec {
       leaf_sizes;  // nodes per leaf switch, in node order; empty: one non-blocking fabric
   double leaf_uplink_bandwidth = 0;  // of a leaf's whole bundle towards the (non-blocking) spine
   double spine_latency_s = 0;        // added once on paths between leafs
+  bool operator==(const FabricSpec&) const = default;
 };
 
 struct ClusterSpec {
@@ -79,6 +83,7 @@ struct ClusterSpec {
   HostProfile host;
   bool emulated = false;
   int32_t gpus() const { return nodes * node.gpus; }
+  bool operator==(const ClusterSpec&) const = default;
 };
 
 }  // namespace tideline

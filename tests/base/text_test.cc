@@ -29,6 +29,8 @@ TEST(TextTest, NearestNameOnlyWhenNear) {
   EXPECT_EQ(NearestName("lama2-70b", valid), "llama2-70b");
   EXPECT_EQ(NearestName("zzzzzz", valid), std::nullopt);
   EXPECT_EQ(NearestName("x", {}), std::nullopt);
+  EXPECT_EQ(NearestName("llama", valid), "llama2-7b");  // its beginning
+  EXPECT_EQ(NearestName("ll", valid), std::nullopt);
 }
 
 TEST(TextTest, UnknownNameListsTheValidOnes) {
