@@ -11,6 +11,7 @@
 
 #include "models/ir/attributes.h"
 #include "tests/reference/arithmetic.h"
+#include "tests/reference/layers.h"
 
 namespace tideline::reference {
 
@@ -86,14 +87,14 @@ void AttentionForward(const AttentionShape& shape, const Real* q, const Real* k,
           probabilities[t] = scale * sum;
         }
         const Real largest = *std::max_element(probabilities, probabilities + s + 1);
-        Real total = 0;
         for (int64_t t = 0; t <= s; ++t) {
           probabilities[t] = Exponential(probabilities[t] - largest);
-          total += probabilities[t];
         }
+        const Real inverse =
+            Real(1) / TreeSum<Real>(s + 1, [&](int64_t t) { return probabilities[t]; });
         Real* out = y + ((b * sequence + s) * shape.heads + head) * d;
         for (int64_t t = 0; t <= s; ++t) {
-          probabilities[t] /= total;
+          probabilities[t] *= inverse;
           const Real* value = v + ((b * sequence + t) * shape.kv_heads + key_head) * d;
           for (int64_t i = 0; i < d; ++i) out[i] = MultiplyAdd(probabilities[t], value[i], out[i]);
         }
@@ -102,9 +103,30 @@ void AttentionForward(const AttentionShape& shape, const Real* q, const Real* k,
   }
 }
 
-// dv_t = sum_s p[s,t] dy_s; dp[s,t] = dy_s . v_t; dz[s,t] = p[s,t] (dp[s,t] - sum_u dp[s,u]
-// p[s,u]); dq_s = sum_t dz[s,t] k_t / sqrt(d); dk_t = sum_s dz[s,t] q_s / sqrt(d). Sums over the
-// query heads of a key head come first, then over s. dq, dk, dv are overwritten.
+// dv_t = sum_s p[s,t] dy_s, added to dv.
+template <class Real>
+void ValueGradient(const AttentionShape& shape, const Real* dy, const Real* p, Real* dv) {
+  const int64_t sequence = shape.sequence;
+  const int64_t d = shape.head_dim;
+  for (int64_t b = 0; b < shape.batch; ++b) {
+    for (int64_t s = 0; s < sequence; ++s) {
+      for (int64_t head = 0; head < shape.heads; ++head) {
+        const int64_t key_head = head / (shape.heads / shape.kv_heads);
+        const Real* gradient = dy + ((b * sequence + s) * shape.heads + head) * d;
+        const Real* probabilities = p + ((b * shape.heads + head) * sequence + s) * sequence;
+        for (int64_t t = 0; t <= s; ++t) {
+          Real* out = dv + ((b * sequence + t) * shape.kv_heads + key_head) * d;
+          for (int64_t i = 0; i < d; ++i)
+            out[i] = MultiplyAdd(probabilities[t], gradient[i], out[i]);
+        }
+      }
+    }
+  }
+}
+
+// dv as above; dp[s,t] = dy_s . v_t; dz[s,t] = p[s,t] (dp[s,t] - sum_u dp[s,u]
+// p[s,u]); dq_s = sum_t dz[s,t] k_t / sqrt(d); dk_t = sum_s dz[s,t] q_s / sqrt(d). dq, dk and dv
+// are overwritten. Query heads that share a key head are summed outside s for dk, inside s for dv.
 template <class Real>
 void AttentionBackward(const AttentionShape& shape, const Real* dy, const Real* q, const Real* k,
                        const Real* v, const Real* p, Real* dq, Real* dk, Real* dv) {
@@ -115,27 +137,25 @@ void AttentionBackward(const AttentionShape& shape, const Real* dy, const Real* 
   std::fill(dq, dq + shape.batch * sequence * shape.heads * d, Real(0));
   std::fill(dk, dk + key_elements, Real(0));
   std::fill(dv, dv + key_elements, Real(0));
-  std::vector<Real> dz(sequence);
+  ValueGradient(shape, dy, p, dv);
+  std::vector<Real> dp(sequence);
   for (int64_t b = 0; b < shape.batch; ++b) {
     for (int64_t head = 0; head < shape.heads; ++head) {
       const int64_t key_head = head / (shape.heads / shape.kv_heads);
       for (int64_t s = 0; s < sequence; ++s) {
         const int64_t query_at = ((b * sequence + s) * shape.heads + head) * d;
         const Real* probabilities = p + ((b * shape.heads + head) * sequence + s) * sequence;
-        Real total = 0;
         for (int64_t t = 0; t <= s; ++t) {
           const int64_t key_at = ((b * sequence + t) * shape.kv_heads + key_head) * d;
           Real sum = 0;
-          for (int64_t i = 0; i < d; ++i) {
-            sum = MultiplyAdd(dy[query_at + i], v[key_at + i], sum);
-            dv[key_at + i] = MultiplyAdd(probabilities[t], dy[query_at + i], dv[key_at + i]);
-          }
-          dz[t] = sum;
-          total = MultiplyAdd(sum, probabilities[t], total);
+          for (int64_t i = 0; i < d; ++i) sum = MultiplyAdd(dy[query_at + i], v[key_at + i], sum);
+          dp[t] = sum;
         }
+        const Real total =
+            TreeSum<Real>(s + 1, [&](int64_t t) { return dp[t] * probabilities[t]; });
         for (int64_t t = 0; t <= s; ++t) {
           const int64_t key_at = ((b * sequence + t) * shape.kv_heads + key_head) * d;
-          const Real gradient = probabilities[t] * (dz[t] - total);
+          const Real gradient = probabilities[t] * (dp[t] - total);
           for (int64_t i = 0; i < d; ++i) {
             dq[query_at + i] = MultiplyAdd(gradient, k[key_at + i], dq[query_at + i]);
             dk[key_at + i] = MultiplyAdd(gradient, q[query_at + i], dk[key_at + i]);

@@ -1,6 +1,10 @@
 // Layers of a decoder transformer and their derivatives, written from the mathematics as plain
 // loops over row-major arrays. Every Backward adds to parameter gradients and writes (or continues)
 // input gradients; the formula stands above each.
+//
+// Orders of summation are the documented ones, so that fp32 results can be compared bit for bit: a
+// matrix product is one chain per element, rows of a parameter's gradient come in order, and a sum
+// along a row is a fixed tree (TreeSum).
 #ifndef TIDELINE_TESTS_REFERENCE_LAYERS_H_
 #define TIDELINE_TESTS_REFERENCE_LAYERS_H_
 
@@ -14,6 +18,19 @@ namespace tideline::reference {
 
 template <class Real>
 using Array = std::vector<Real>;
+
+// sum_i term(i): 64 lanes, lane l adding terms l, l + 64, ... in order; then the upper half of the
+// lanes is added to the lower half until one is left.
+template <class Real, class Term>
+Real TreeSum(int64_t count, const Term& term) {
+  constexpr int64_t kLanes = 64;
+  Real lanes[kLanes] = {};
+  for (int64_t i = 0; i < count; ++i) lanes[i % kLanes] += term(i);
+  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
+    for (int64_t lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
+  }
+  return lanes[0];
+}
 
 // y[r,n] = sum_k x[r,k] w[k,n]: one chain per element, k ascending.
 template <class Real>
@@ -106,18 +123,14 @@ template <class Real>
 void NormForward(const Norm<Real>& norm, int64_t rows, const Real* x, const Real* gamma,
                  const Real* beta, Real* y, Real* mean, Real* scale) {
   const int64_t width = norm.width;
+  const Real inverse = Real(1) / Real(width);
   for (int64_t row = 0; row < rows; ++row) {
     const Real* in = x + row * width;
-    Real sum = 0;
-    if (norm.centred) {
-      for (int64_t i = 0; i < width; ++i) sum += in[i];
-    }
-    const Real centre = sum / Real(width);
-    Real squares = 0;
-    for (int64_t i = 0; i < width; ++i) {
-      squares = MultiplyAdd(in[i] - centre, in[i] - centre, squares);
-    }
-    const Real factor = InverseRoot(squares / Real(width) + norm.epsilon);
+    const Real centre =
+        norm.centred ? TreeSum<Real>(width, [&](int64_t i) { return in[i]; }) * inverse : Real(0);
+    const Real squares =
+        TreeSum<Real>(width, [&](int64_t i) { return (in[i] - centre) * (in[i] - centre); });
+    const Real factor = InverseRoot(squares * inverse + norm.epsilon);
     mean[row] = centre;
     scale[row] = factor;
     for (int64_t i = 0; i < width; ++i) {
@@ -133,22 +146,18 @@ template <class Real>
 void NormInputGradient(const Norm<Real>& norm, int64_t rows, const Real* dy, const Real* x,
                        const Real* gamma, const Real* mean, const Real* scale, Real* dx) {
   const int64_t width = norm.width;
+  const Real inverse = Real(1) / Real(width);
   for (int64_t row = 0; row < rows; ++row) {
-    const Real* in = x + row * width;
     const Real* gradient = dy + row * width;
-    Real sum = 0;
-    Real projection = 0;
+    const auto g = [&](int64_t i) { return gradient[i] * gamma[i]; };
+    const auto normalised = [&](int64_t i) {
+      return (x[row * width + i] - mean[row]) * scale[row];
+    };
+    const Real average = norm.centred ? TreeSum<Real>(width, g) * inverse : Real(0);
+    const Real along =
+        TreeSum<Real>(width, [&](int64_t i) { return g(i) * normalised(i); }) * inverse;
     for (int64_t i = 0; i < width; ++i) {
-      const Real g = gradient[i] * gamma[i];
-      sum += g;
-      projection = MultiplyAdd(g, (in[i] - mean[row]) * scale[row], projection);
-    }
-    const Real average = norm.centred ? sum / Real(width) : Real(0);
-    const Real along = projection / Real(width);
-    for (int64_t i = 0; i < width; ++i) {
-      const Real normalised = (in[i] - mean[row]) * scale[row];
-      const Real g = gradient[i] * gamma[i];
-      dx[row * width + i] = scale[row] * (g - average - normalised * along);
+      dx[row * width + i] = scale[row] * (g(i) - average - normalised(i) * along);
     }
   }
 }
@@ -181,28 +190,34 @@ template <class Real>
 Real GeluDerivative(Real x) {
   const Real root = Real(0.79788456080286535588);
   const Real t = HyperbolicTangent(root * MultiplyAdd(Real(0.044715) * x * x, x, x));
-  const Real slope = root * MultiplyAdd(Real(3 * 0.044715) * x, x, Real(1));
-  return Real(0.5) * (Real(1) + t) + Real(0.5) * x * (Real(1) - t * t) * slope;
+  const Real slope = root * MultiplyAdd(Real(3) * Real(0.044715) * x, x, Real(1));
+  return Real(0.5) * (Real(1) + t) + Real(0.5) * x * MultiplyAdd(-t, t, Real(1)) * slope;
 }
 
-// silu(x) = x sigma(x); silu'(x) = sigma(x) (1 + x (1 - sigma(x))).
+// y = silu(gate) up, silu(x) = x sigma(x), silu'(x) = sigma(x) (1 + x (1 - sigma(x))):
+// dgate = dy up silu'(gate), dup = dy silu(gate).
 template <class Real>
-Real SiluDerivative(Real x) {
-  const Real sigma = Logistic(x);
-  return sigma * (Real(1) + x * (Real(1) - sigma));
+Real SwiGlu(Real gate, Real up) {
+  return gate * Logistic(gate) * up;
+}
+template <class Real>
+void SwiGluBackward(Real dy, Real gate, Real up, Real& dgate, Real& dup) {
+  const Real sigma = Logistic(gate);
+  dgate = dy * up * sigma * MultiplyAdd(gate, Real(1) - sigma, Real(1));
+  dup = dy * gate * sigma;
 }
 
 // loss_r = log sum_v exp(x[r,v]) - x[r,target]; dx[r,v] = scale (softmax(x)[v] - [v = target]).
-// Returns the sum of the losses; `x` becomes the gradient when `scale` is not 0.
+// Adds the losses to `total`; `x` becomes the gradient when `scale` is not 0.
 template <class Real>
-Real CrossEntropy(int64_t rows, int64_t vocab, const int32_t* targets, Real scale, Real* x) {
-  Real total = 0;
+void CrossEntropy(int64_t rows, int64_t vocab, const int32_t* targets, Real scale, Real* x,
+                  Real& total) {
   for (int64_t row = 0; row < rows; ++row) {
     Real* logits = x + row * vocab;
     const Real largest = *std::max_element(logits, logits + vocab);
-    Real sum = 0;
-    for (int64_t v = 0; v < vocab; ++v) sum += Exponential(logits[v] - largest);
-    const Real log_sum = largest + Logarithm(sum);
+    const Real log_sum = largest + Logarithm(TreeSum<Real>(vocab, [&](int64_t v) {
+                           return Exponential(logits[v] - largest);
+                         }));
     total += log_sum - logits[targets[row]];
     if (scale == Real(0)) continue;
     for (int64_t v = 0; v < vocab; ++v) {
@@ -210,7 +225,6 @@ Real CrossEntropy(int64_t rows, int64_t vocab, const int32_t* targets, Real scal
       logits[v] = scale * (probability - (v == targets[row] ? Real(1) : Real(0)));
     }
   }
-  return total;
 }
 
 }  // namespace tideline::reference

@@ -115,24 +115,25 @@ class ParameterStore {
   }
 
   // m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; with t = step + 1:
-  // w -= lr (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + epsilon) + decay w).
+  // w = (1 - lr decay) w - lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + epsilon).
   void Update(const AdamSettings& adam) {
     ++steps_;
     const Real beta1 = adam.beta1;
     const Real beta2 = adam.beta2;
-    const auto correction1 = Real(1.0 - std::pow(static_cast<double>(adam.beta1), steps_));
-    const auto correction2 = Real(1.0 - std::pow(static_cast<double>(adam.beta2), steps_));
+    const double rate = adam.learning_rate;
+    const auto step_size = Real(rate / (1.0 - std::pow(static_cast<double>(beta1), steps_)));
+    const auto root_scale =
+        Real(1.0 / std::sqrt(1.0 - std::pow(static_cast<double>(beta2), steps_)));
     for (Weight<Real>& weight : weights_) {
-      const Real decay = weight.info.decay ? Real(adam.decay) : Real(0);
+      const Real keep = weight.info.decay ? Real(1.0 - rate * adam.decay) : Real(1);
       for (size_t i = 0; i < weight.value.size(); ++i) {
         const Real gradient = weight.gradient[i];
         Real& momentum = weight.momentum[i];
         Real& variance = weight.variance[i];
         momentum = MultiplyAdd(beta1, momentum, (Real(1) - beta1) * gradient);
         variance = MultiplyAdd(beta2, variance, (Real(1) - beta2) * gradient * gradient);
-        const Real direction =
-            (momentum / correction1) / (std::sqrt(variance / correction2) + Real(adam.epsilon));
-        weight.value[i] -= Real(adam.learning_rate) * (direction + decay * weight.value[i]);
+        const Real root = MultiplyAdd(std::sqrt(variance), root_scale, Real(adam.epsilon));
+        weight.value[i] = MultiplyAdd(-step_size, momentum / root, keep * weight.value[i]);
       }
     }
   }

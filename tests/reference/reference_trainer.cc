@@ -114,13 +114,13 @@ class ReferenceTrainer<Real>::Model {
     return linear;
   }
 
-  LinearUse DeclareFusedQkv(const std::string& name) {
+  LinearUse DeclareFusedQkv(const std::string& name, int64_t columns) {
     LinearUse linear;
-    linear.inner = linear.columns = config_.hidden;
-    linear.weight =
-        Declare(name + ".weight", {3, config_.hidden, config_.hidden}, Initial::kNormal);
+    linear.inner = config_.hidden;
+    linear.columns = columns;
+    linear.weight = Declare(name + ".weight", {3, config_.hidden, columns}, Initial::kNormal);
     if (config_.attention_bias) {
-      linear.bias = Declare(name + ".bias", {3, config_.hidden}, Initial::kZero);
+      linear.bias = Declare(name + ".bias", {3, columns}, Initial::kZero);
     }
     return linear;
   }
@@ -139,17 +139,17 @@ class ReferenceTrainer<Real>::Model {
       const int64_t key = config_.kv_heads * config_.head_dim;
       const bool bias = config_.attention_bias;
       LayerUses layer;
-      layer.attention_norm = DeclareNorm(prefix + "attention.norm");
+      layer.attention_norm = DeclareNorm(prefix + "attention_norm");
       if (config_.fused_qkv) {
-        layer.qkv.push_back(DeclareFusedQkv(prefix + "attention.qkv"));
+        layer.qkv.push_back(DeclareFusedQkv(prefix + "attention.qkv", query));
       } else {
-        layer.qkv.push_back(DeclareLinear(prefix + "attention.q", hidden, query, bias));
-        layer.qkv.push_back(DeclareLinear(prefix + "attention.k", hidden, key, bias));
-        layer.qkv.push_back(DeclareLinear(prefix + "attention.v", hidden, key, bias));
+        layer.qkv.push_back(DeclareLinear(prefix + "attention.query", hidden, query, bias));
+        layer.qkv.push_back(DeclareLinear(prefix + "attention.key", hidden, key, bias));
+        layer.qkv.push_back(DeclareLinear(prefix + "attention.value", hidden, key, bias));
       }
       layer.attention_output =
           DeclareLinear(prefix + "attention.output", query, hidden, config_.output_bias);
-      layer.mlp_norm = DeclareNorm(prefix + "mlp.norm");
+      layer.mlp_norm = DeclareNorm(prefix + "mlp_norm");
       if (config_.activation == ActivationKind::kSwiGlu) {
         layer.gate = DeclareLinear(prefix + "mlp.gate", hidden, config_.ffn, config_.mlp_bias);
       }
@@ -287,7 +287,7 @@ class ReferenceTrainer<Real>::Model {
           cache.activated[i] = value > Real(0) ? value : Real(0);
           break;
         case ActivationKind::kSwiGlu:
-          cache.activated[i] = cache.gate[i] * Logistic(cache.gate[i]) * value;
+          cache.activated[i] = SwiGlu(cache.gate[i], value);
           break;
       }
     }
@@ -301,16 +301,16 @@ class ReferenceTrainer<Real>::Model {
     if (config_.activation == ActivationKind::kSwiGlu) {
       Array<Real> dgate(cache.gate.size());
       for (size_t i = 0; i < dup.size(); ++i) {
-        const Real gate = cache.gate[i];
-        dgate[i] = dup[i] * cache.up[i] * SiluDerivative(gate);
-        dup[i] *= gate * Logistic(gate);
+        SwiGluBackward(dup[i], cache.gate[i], cache.up[i], dgate[i], dup[i]);
       }
       Backward(uses.gate, cache.mlp_norm.output, dgate, dinput);
     } else {
       for (size_t i = 0; i < dup.size(); ++i) {
-        const Real value = cache.up[i];
-        dup[i] *= config_.activation == ActivationKind::kGelu ? GeluDerivative(value)
-                                                              : Real(value > Real(0) ? 1 : 0);
+        if (config_.activation == ActivationKind::kGelu) {
+          dup[i] *= GeluDerivative(cache.up[i]);
+        } else if (!(cache.up[i] > Real(0))) {
+          dup[i] = Real(0);
+        }
       }
     }
     Array<Real> contribution(dx.size());
@@ -346,8 +346,8 @@ class ReferenceTrainer<Real>::Model {
     }
   }
 
-  // Returns the sum of the losses of one micro-batch.
-  Real RunMicroBatch(const int32_t* ids, const int32_t* targets, bool gradients) {
+  // Adds the losses of one micro-batch to `total`.
+  void RunMicroBatch(const int32_t* ids, const int32_t* targets, bool gradients, Real& total) {
     const int64_t hidden = config_.hidden;
     std::vector<LayerCache<Real>> caches(layers_.size());
     Array<Real> x = Embed(ids);
@@ -362,8 +362,8 @@ class ReferenceTrainer<Real>::Model {
                       logits.data());
     const int64_t tokens = options_.global_batch * options_.sequence;
     const Real scale = gradients ? Real(1) / Real(tokens) : Real(0);
-    const Real loss = CrossEntropy(Rows(), config_.vocab, targets, scale, logits.data());
-    if (!gradients) return loss;
+    CrossEntropy(Rows(), config_.vocab, targets, scale, logits.data(), total);
+    if (!gradients) return;
 
     // logits = x E^T: dx = dlogits E, dE[v,h] += sum_r dlogits[r,v] x[r,h].
     Array<Real> dnorm(x.size());
@@ -376,7 +376,6 @@ class ReferenceTrainer<Real>::Model {
       BackwardAttention(layers_[i], caches[i], dx);
     }
     EmbedBackward(ids, dx);
-    return loss;
   }
 
   // ---- Step ----
@@ -390,7 +389,7 @@ class ReferenceTrainer<Real>::Model {
       Real replica_total = 0;
       for (int64_t first = 0; first < per_replica; first += options_.micro_batch) {
         const int64_t at = (replica * per_replica + first) * options_.sequence;
-        replica_total += RunMicroBatch(batch.ids.data() + at, batch.targets.data() + at, gradients);
+        RunMicroBatch(batch.ids.data() + at, batch.targets.data() + at, gradients, replica_total);
       }
       total += replica_total;
       if (gradients) parameters_.EndReplica();
