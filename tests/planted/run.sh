@@ -19,9 +19,9 @@ if [ ${#names[@]} = 0 ]; then
   for file in "$here"/*.patch; do names+=("$(basename "$file" .patch)"); done
 fi
 
-fresh_copy() {  # an exact copy of the tracked files; Bazel's output tree for it is kept between runs
-  (cd "$root" && git ls-files -z | xargs -0 ls -d 2>/dev/null) >"$cache/planted.files"
-  rsync -a --delete --exclude='/bazel-*' --files-from="$cache/planted.files" "$root/" "$copy/"
+fresh_copy() {  # an exact copy of the tracked files; Bazel keeps its output tree for this path between runs
+  rm -rf "$copy" && mkdir -p "$copy"
+  (cd "$root" && git ls-files -z | tar --null --files-from=- --create) | tar --extract --directory "$copy"
 }
 
 missed=0
@@ -32,7 +32,7 @@ for name in "${names[@]}"; do
   what=$(sed -n 's/^What: //p' "$patch_file")
   bars=$(sed -n 's/^Bars: //p' "$patch_file")
   fresh_copy
-  if ! (cd "$copy" && patch -s -p1 --fuzz=0 <"$patch_file" >&2); then
+  if ! (cd "$copy" && GIT_CEILING_DIRECTORIES=$cache git apply "$patch_file" >&2); then
     echo "planted: $name.patch no longer applies: make it anew" >&2
     exit 5
   fi
