@@ -85,27 +85,23 @@ Status ReadWord(const std::pair<std::string_view, Value> (&words)[size], const s
 
 // ---- Fields that mean the same in both forms ----
 
-// clang-format off: lists of fields
-#define TL_MODEL_FIELDS(F)                                                                       \
-  F(name)                                                                                        \
-  F(layers)                                                                                      \
-  F(hidden) F(heads) F(kv_heads) F(head_dim) F(ffn) F(vocab) F(max_positions) F(position_offset) \
-      F(fused_qkv) F(attention_bias) F(output_bias) F(mlp_bias) F(tied_embedding) F(norm_epsilon)
+// clang-format off
+#define TL_MODEL_FIELDS(F)                                                                  \
+  F(name) F(layers) F(hidden) F(heads) F(kv_heads) F(head_dim) F(ffn) F(vocab)              \
+  F(max_positions) F(position_offset) F(fused_qkv) F(attention_bias) F(output_bias)         \
+  F(mlp_bias) F(tied_embedding) F(norm_epsilon)
 #define TL_ROTARY_FIELDS(F) \
   F(theta) F(factor) F(low_frequency_factor) F(high_frequency_factor) F(original_positions)
-#define TL_DEVICE_FIELDS(F)                                                           \
-  F(name)                                                                             \
-  F(memory_bytes)                                                                     \
-  F(runtime_reserve_bytes) F(peak_fp32_flops) F(peak_16bit_flops) F(memory_bandwidth) \
-      F(kernel_overhead_s) F(gemm_efficiency) F(half_m) F(half_n) F(half_k)           \
-          F(bandwidth_efficiency) F(calibrated)
+#define TL_DEVICE_FIELDS(F)                                                                 \
+  F(name) F(memory_bytes) F(runtime_reserve_bytes) F(peak_fp32_flops) F(peak_16bit_flops)   \
+  F(memory_bandwidth) F(kernel_overhead_s) F(gemm_efficiency) F(half_m) F(half_n) F(half_k) \
+  F(bandwidth_efficiency) F(calibrated)
 #define TL_HOST_FIELDS(F) \
   F(name) F(kernel_launch_s) F(collective_launch_s) F(copy_launch_s) F(host_task_s) F(step_s)
-#define TL_NODE_FIELDS(F)                                                          \
-  F(gpus)                                                                          \
-  F(nvlink_bandwidth)                                                              \
-  F(nvlink_latency_s) F(pcie_bandwidth) F(pcie_latency_s) F(nics) F(nic_bandwidth) \
-      F(nic_latency_s) F(host_memory_bytes) F(host_cores) F(dram_bandwidth)
+#define TL_NODE_FIELDS(F)                                                                   \
+  F(gpus) F(nvlink_bandwidth) F(nvlink_latency_s) F(pcie_bandwidth) F(pcie_latency_s)       \
+  F(nics) F(nic_bandwidth) F(nic_latency_s) F(host_memory_bytes) F(host_cores)              \
+  F(dram_bandwidth)
 #define TL_OPTIMIZER_FIELDS(F) F(learning_rate) F(beta1) F(beta2) F(epsilon) F(decay)
 // clang-format on
 #define TL_TO_FILE(name) to->set_##name(from.name);
