@@ -6,11 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "models/cluster/cost_model.h"
+#include "models/cluster/validate.h"
 #include "sim/communication/communicators.h"
 #include "sim/engine/engine.h"
 #include "sim/fold/fold.h"
 #include "sim/interpreter/interpreter.h"
-#include "sim/platform/platform.h"
 
 namespace tideline {
 namespace {
@@ -20,11 +20,10 @@ Status CheckFits(const Program& program, const ClusterSpec& cluster) {
   if (program.ranks.empty()) return InternalError("the Program has no ranks");
   const int64_t gpus = int64_t{cluster.nodes} * cluster.node.gpus;
   if (static_cast<int64_t>(program.ranks.size()) > gpus) {
-    return InputError(absl::StrCat("cluster '", cluster.name, "' has ", gpus,
-                                   " GPUs, but the plan's mesh has ", program.ranks.size(),
-                                   " ranks (dp ", program.mesh[0], ", pp ", program.mesh[1],
-                                   ", tp ", program.mesh[2],
-                                   "); give a larger cluster or plan for this one"));
+    return InputError(
+        absl::StrCat("cluster '", cluster.name, "' has ", gpus, " GPUs, but the plan's mesh has ",
+                     program.ranks.size(), " ranks (dp ", program.mesh[0], ", pp ", program.mesh[1],
+                     ", tp ", program.mesh[2], "); give a larger cluster or plan for this one"));
   }
   for (const Rank& rank : program.ranks) {
     if (rank.role >= program.roles.size()) return InternalError("a rank's role is not there");
@@ -88,8 +87,8 @@ StatusOr<SimulationResult> Simulate(const Program& program, const ClusterSpec& c
     kernel_seconds.push_back(KernelSeconds(cluster.device, kernel.work, kernel.compute_dtype));
   }
   const Communicators communicators(program);
-  const Folding folding = options.fold ? Fold(program, communicators, cluster, slowdown)
-                                       : NoFold(program, cluster);
+  const Folding folding =
+      options.fold ? Fold(program, communicators, cluster, slowdown) : NoFold(program, cluster);
   TL_ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Make());
   const PlayInput input{.program = program,
                         .cluster = cluster,

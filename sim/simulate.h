@@ -4,8 +4,8 @@
 //   result.step_time_s;                      // DEFINITIONS 18
 //   result.mean.compute / result.step_time_s;  // where the time goes, DEFINITIONS 19
 //
-// Cost: gpt3-175b on 128 nodes of 8 in seconds with folding (bench/sim_simulate_bench.cc). Memory is
-// proportional to the instructions of the roles and the units of the simulated ranks.
+// Cost: gpt3-175b on 128 nodes of 8 in seconds with folding (bench/sim_simulate_bench.cc). Memory
+// is proportional to the instructions of the roles and the units of the simulated ranks.
 //
 // At most one Simulate runs in a process at a time, on one thread, and SimGrid aborts on violated
 // internal assertions: programs that must survive that, or evaluate many plans, go through
@@ -27,8 +27,8 @@
 namespace tideline {
 
 struct SimulationOptions {
-  bool fold = true;              // simulate one node per class (sim/fold/fold.h)
-  bool explicit_steps = false;   // ring collectives step by step instead of one flow per edge
+  bool fold = true;                // simulate one node per class (sim/fold/fold.h)
+  bool explicit_steps = false;     // ring collectives step by step instead of one flow per edge
   std::map<int32_t, double> slow;  // rank -> factor on its kernel times, > 0 (stragglers)
   int32_t max_bodies = 8;          // played at most while the spacing is not steady
 };

@@ -47,7 +47,7 @@ StatusOr<std::unique_ptr<Meetings>> Meetings::Build(const Program& program,
           break;
         case LaneKind::kHostToDevice:
         case LaneKind::kDeviceToHost:
-          TL_RETURN_IF_ERROR(meetings->AddCopies(player, lane));
+          meetings->AddCopies(player, lane);
           break;
       }
     }
@@ -181,15 +181,9 @@ void Meetings::PairChannels() {
   }
 }
 
-Status Meetings::AddCopies(uint32_t player, uint16_t lane) {
+void Meetings::AddCopies(uint32_t player, uint16_t lane) {
   const int32_t rank = folding_.ranks[player];
   const Lane& which = program_.roles[program_.ranks[rank].role].lanes[lane];
-  if (!(cluster_.node.pcie_bandwidth > 0)) {
-    return InputError(absl::StrCat("cluster '", cluster_.name, "': node.pcie_bandwidth is ",
-                                   cluster_.node.pcie_bandwidth, ", but rank ", rank,
-                                   " copies on lane '", LaneName(program_, which),
-                                   "'; give a positive number of bytes/s"));
-  }
   Meeting meeting{.kind = Meeting::Kind::kCopies, .parties = {{player, lane}}};
   meeting.flow.route =
       which.kind == LaneKind::kHostToDevice ? platform_.ToDevice(rank) : platform_.ToHost(rank);
@@ -197,7 +191,6 @@ Status Meetings::AddCopies(uint32_t player, uint16_t lane) {
   meeting.flow.medium = Medium::kHost;
   meeting.latency_s = cluster_.node.pcie_latency_s;
   AddMeeting(std::move(meeting));
-  return absl::OkStatus();
 }
 
 Flow Meetings::FlowBetween(int32_t from, int32_t to) const {

@@ -69,8 +69,8 @@ struct Meeting {
 
 class Meetings {
  public:
-  // Errors (exit 1): a rank uses a group it is not in, sends to itself, or a cluster without PCIe
-  // bandwidth is to copy. All arguments must outlive this.
+  // Errors (exit 1): a rank uses a group it is not in, or sends to itself. All arguments must
+  // outlive this.
   static StatusOr<std::unique_ptr<Meetings>> Build(const Program& program,
                                                    const ClusterSpec& cluster,
                                                    const Folding& folding,
@@ -113,7 +113,7 @@ class Meetings {
   void IndexPlayers();
   Status AddGroup(uint32_t player, uint16_t lane);
   Status AddChannelEnd(uint32_t player, uint16_t lane);
-  Status AddCopies(uint32_t player, uint16_t lane);
+  void AddCopies(uint32_t player, uint16_t lane);
   void PairChannels();
   void Pair(ChannelEnd& send, ChannelEnd& receive);
   uint32_t AddMeeting(Meeting meeting);

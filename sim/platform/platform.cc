@@ -1,10 +1,5 @@
 #include "sim/platform/platform.h"
 
-#include <cmath>
-#include <numeric>
-#include <string_view>
-
-#include "absl/strings/str_cat.h"
 #include "base/check.h"
 
 namespace tideline {
@@ -12,110 +7,6 @@ namespace {
 
 int32_t LinksBetween(const NodeSpec& node, int32_t from, int32_t to) {
   return node.links_between[from][to];
-}
-
-Status FieldError(const ClusterSpec& cluster, std::string_view field, std::string_view why,
-                  std::string_view instead) {
-  return InputError(absl::StrCat("cluster '", cluster.name, "': ", std::string(field), " ",
-                                 std::string(why), "; give ", std::string(instead)));
-}
-
-Status NeedBandwidth(const ClusterSpec& cluster, std::string_view field, double value,
-                     std::string_view use) {
-  if (std::isfinite(value) && value > 0) return absl::OkStatus();
-  return FieldError(cluster, field,
-                    absl::StrCat("is ", value, ", but ", std::string(use), " needs it"),
-                    "a positive number of bytes/s");
-}
-
-Status NotNegative(const ClusterSpec& cluster, std::string_view field, double value) {
-  if (std::isfinite(value) && value >= 0) return absl::OkStatus();
-  return FieldError(cluster, field, absl::StrCat("is ", value), "a finite number of 0 or more");
-}
-
-Status ValidateMesh(const ClusterSpec& cluster) {
-  const NodeSpec& node = cluster.node;
-  if (node.links_between.size() != static_cast<size_t>(node.gpus)) {
-    return FieldError(
-        cluster, "node.links_between",
-        absl::StrCat("has ", node.links_between.size(), " rows for ", node.gpus, " GPUs"),
-        "one row per GPU");
-  }
-  bool any_direct = false;
-  for (const std::vector<int32_t>& row : node.links_between) {
-    if (row.size() != static_cast<size_t>(node.gpus)) {
-      return FieldError(cluster, "node.links_between",
-                        absl::StrCat("has a row of ", row.size(), " for ", node.gpus, " GPUs"),
-                        "one entry per GPU in each row");
-    }
-    for (const int32_t links : row) {
-      if (links < 0) {
-        return FieldError(cluster, "node.links_between", "has a negative entry", "0 or more");
-      }
-      any_direct |= links > 0;
-    }
-  }
-  if (any_direct) {
-    TL_RETURN_IF_ERROR(NeedBandwidth(cluster, "node.nvlink_bandwidth", node.nvlink_bandwidth,
-                                     "a mesh of direct links"));
-  }
-  for (int32_t from = 0; from < node.gpus; ++from) {
-    for (int32_t to = 0; to < node.gpus; ++to) {
-      if (from == to || LinksBetween(node, from, to) > 0) continue;
-      return NeedBandwidth(cluster, "node.pcie_bandwidth", node.pcie_bandwidth,
-                           "a pair of GPUs without a direct link");
-    }
-  }
-  return absl::OkStatus();
-}
-
-Status ValidateInside(const ClusterSpec& cluster) {
-  const NodeSpec& node = cluster.node;
-  TL_RETURN_IF_ERROR(NotNegative(cluster, "node.pcie_bandwidth", node.pcie_bandwidth));
-  TL_RETURN_IF_ERROR(NotNegative(cluster, "node.dram_bandwidth", node.dram_bandwidth));
-  TL_RETURN_IF_ERROR(NotNegative(cluster, "node.nvlink_latency_s", node.nvlink_latency_s));
-  TL_RETURN_IF_ERROR(NotNegative(cluster, "node.pcie_latency_s", node.pcie_latency_s));
-  if (node.gpus == 1) return absl::OkStatus();
-  switch (node.interconnect) {
-    case Interconnect::kSwitch:
-      return NeedBandwidth(cluster, "node.nvlink_bandwidth", node.nvlink_bandwidth,
-                           "a node with several GPUs on a switch");
-    case Interconnect::kPcie:
-      return NeedBandwidth(cluster, "node.pcie_bandwidth", node.pcie_bandwidth,
-                           "a node with several GPUs on PCIe");
-    case Interconnect::kMesh:
-      return ValidateMesh(cluster);
-  }
-  return FieldError(cluster, "node.interconnect", "is unknown", "switch, mesh or pcie");
-}
-
-Status ValidateFabric(const ClusterSpec& cluster) {
-  const std::vector<int32_t>& leafs = cluster.fabric.leaf_sizes;
-  TL_RETURN_IF_ERROR(NotNegative(cluster, "node.nic_latency_s", cluster.node.nic_latency_s));
-  TL_RETURN_IF_ERROR(
-      NotNegative(cluster, "fabric.spine_latency_s", cluster.fabric.spine_latency_s));
-  if (cluster.nodes > 1) {
-    TL_RETURN_IF_ERROR(NeedBandwidth(cluster, "node.nic_bandwidth", cluster.node.nic_bandwidth,
-                                     "a cluster of several nodes"));
-    if (cluster.node.nics < 1) {
-      return FieldError(cluster, "node.nics", "is less than 1 in a cluster of several nodes",
-                        "the number of NICs of a node");
-    }
-  }
-  if (leafs.empty()) return absl::OkStatus();
-  int64_t hung = 0;
-  for (const int32_t size : leafs) {
-    if (size < 1) return FieldError(cluster, "fabric.leaf_sizes", "has an empty leaf", "1 or more");
-    hung += size;
-  }
-  if (hung != cluster.nodes) {
-    return FieldError(cluster, "fabric.leaf_sizes",
-                      absl::StrCat("adds up to ", hung, " of ", cluster.nodes, " nodes"),
-                      "sizes that add up to the number of nodes");
-  }
-  if (leafs.size() == 1) return absl::OkStatus();
-  return NeedBandwidth(cluster, "fabric.leaf_uplink_bandwidth",
-                       cluster.fabric.leaf_uplink_bandwidth, "a fabric of several leafs");
 }
 
 }  // namespace
@@ -165,13 +56,6 @@ double RouteLatency(const ClusterSpec& cluster, RouteKind kind) {
   return 0;
 }
 
-Status ValidateCluster(const ClusterSpec& cluster) {
-  if (cluster.nodes < 1) return FieldError(cluster, "nodes", "is less than 1", "1 or more");
-  if (cluster.node.gpus < 1) return FieldError(cluster, "node.gpus", "is less than 1", "1 or more");
-  TL_RETURN_IF_ERROR(ValidateInside(cluster));
-  return ValidateFabric(cluster);
-}
-
 class Platform::Builder {
  public:
   Builder(const ClusterSpec& cluster, Engine& engine)
@@ -208,8 +92,6 @@ class Platform::Builder {
   }
 
   Ends AddMemory() {
-    if (cluster_.node.pcie_bandwidth <= 0) return {};
-    if (cluster_.node.dram_bandwidth <= 0) return AddEnds({}, {});
     const uint32_t dram = engine_.AddLink(cluster_.node.dram_bandwidth);
     return AddEnds({dram}, {dram});
   }
@@ -217,13 +99,9 @@ class Platform::Builder {
   GpuEnds AddGpu(int32_t gpu, int32_t leaf, const Pair* nic) {
     const NodeSpec& spec = cluster_.node;
     GpuEnds ends;
-    std::vector<uint32_t> up, down;  // towards the network and back
-    if (spec.pcie_bandwidth > 0) {
-      const Pair pcie = AddPair(spec.pcie_bandwidth);
-      up = {pcie.up};
-      down = {pcie.down};
-      ends.pcie = AddEnds(up, down);
-    }
+    const Pair pcie = AddPair(spec.pcie_bandwidth);
+    std::vector<uint32_t> up = {pcie.up}, down = {pcie.down};  // towards the network and back
+    ends.pcie = AddEnds(up, down);
     if (spec.gpus > 1 && spec.interconnect == Interconnect::kSwitch) {
       const Pair port = AddPair(spec.nvlink_bandwidth);
       ends.port = AddEnds({port.up}, {port.down});
@@ -260,7 +138,6 @@ class Platform::Builder {
 
 StatusOr<Platform> Platform::Build(const ClusterSpec& cluster, std::span<const int32_t> nodes,
                                    Engine& engine) {
-  TL_RETURN_IF_ERROR(ValidateCluster(cluster));
   Platform platform;
   platform.gpus_per_node_ = cluster.node.gpus;
   platform.node_index_.assign(cluster.nodes, UINT32_MAX);

@@ -4,7 +4,7 @@
 //   NVLink port up and down of every GPU (kSwitch) | direct links per ordered pair of GPUs (kMesh)
 //   PCIe port up and down of every GPU: traffic between GPUs of a kPcie node and pairs of a kMesh
 //     node without a direct link, copies to and from the host, and all traffic to the network
-//   DRAM of the node, both directions together, under copies (dram_bandwidth 0: not a limit)
+//   DRAM of the node, both directions together, under copies
 //   NICs up and down, NIC g * nics / gpus for GPU g
 //   leaf uplinks up and down (FabricSpec)
 // Switch cores and the spine do not block.
@@ -44,9 +44,6 @@ double RouteLatency(const ClusterSpec& cluster, RouteKind kind);
 // Which leaf a node hangs on; 0 without leafs.
 int32_t LeafOf(const ClusterSpec& cluster, int32_t node);
 
-// The figures that simulating needs are there and agree. Errors (exit 5) name the field.
-Status ValidateCluster(const ClusterSpec& cluster);
-
 // The two ends a flow needs.
 struct Route {
   uint32_t source = 0;
@@ -55,7 +52,8 @@ struct Route {
 
 class Platform {
  public:
-  // Adds links, sources and sinks of `nodes` (ascending) to `engine`, and seals it.
+  // Adds links, sources and sinks of `nodes` (ascending) to `engine`, and seals it. Precondition:
+  // `cluster` has passed ValidateCluster (models/cluster/validate.h).
   static StatusOr<Platform> Build(const ClusterSpec& cluster, std::span<const int32_t> nodes,
                                   Engine& engine);
 
@@ -63,7 +61,7 @@ class Platform {
   // For kSwitch, kDirect and kPcie they are on one node.
   Route Between(RouteKind kind, int32_t from_gpu, int32_t to_gpu) const;
 
-  // Between a GPU and its node's memory. Precondition: pcie_bandwidth > 0.
+  // Between a GPU and its node's memory.
   Route ToDevice(int32_t gpu) const;
   Route ToHost(int32_t gpu) const;
 
