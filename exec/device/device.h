@@ -92,10 +92,11 @@ void Release(Device device, void* memory);
 // Bytes reserved now in `space`.
 int64_t ReservedBytes(Device device, Space space);
 
-// Says that the contents of a range are undefined from this point of `stream` on: it counts as a
-// write that leaves nothing behind, so that a later read without a write between is found. Does
-// nothing on a GPU.
-Status ForgetContents(Stream stream, const char* name, uint64_t tag, void* memory, int64_t bytes);
+// Says that the contents of a range are undefined from this point of `stream` on (null: of the host
+// thread's own work): it counts as a write that leaves nothing behind, so that a later read without
+// a write between is found. Does nothing on a GPU.
+Status ForgetContents(Device device, Stream stream, const char* name, uint64_t tag, void* memory,
+                      int64_t bytes);
 
 // Blocking copies between host memory of the caller and a reservation; all streams must be idle.
 Status ReadMemory(Device device, void* destination, const void* source, int64_t bytes);
@@ -136,8 +137,9 @@ StatusOr<Communicator> JoinCommunicator(Device device, std::string_view name,
 
 // One collective (planner/program/program.h) of all members, started when all have arrived.
 // In place: input == output, and an all-gather's input or a reduce-scatter's output then is the
-// member's own part of the buffer. Reductions add in the declared order (DEFINITIONS 5); a
-// broadcast sends the first member's bytes. Members that call different things all get the error.
+// member's own part of the buffer; with one outer piece, a pointer to that part says the same.
+// Reductions add in the declared order (DEFINITIONS 5); a broadcast sends the first member's bytes.
+// Members that call different things all get the error.
 Status EnqueueCollective(Communicator communicator, Stream stream, const char* name, uint64_t tag,
                          const Collective& collective, const void* input, void* output);
 
@@ -157,6 +159,7 @@ Status GroupEnd(Stream stream);
 // When an operation ran. Operations of one tag are what one instruction became.
 struct OperationTime {
   uint64_t tag = 0;
+  int64_t ready_ns = 0;  // its own device could have started it; it then waited for other members
   int64_t start_ns = 0;
   int64_t end_ns = 0;
 };

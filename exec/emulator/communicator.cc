@@ -9,6 +9,21 @@
 namespace tideline {
 namespace {
 
+// With one outer piece, a pointer to the member's own part of the other buffer means in place.
+void RecogniseInPlace(const Collective& collective, int32_t member, const void*& input,
+                      void*& output) {
+  if (collective.outer != 1) return;
+  const int64_t own = member * collective.block * SizeOf(collective.dtype);
+  if (collective.kind == CollectiveKind::kAllGather &&
+      input == static_cast<const char*>(output) + own) {
+    input = output;
+  }
+  if (collective.kind == CollectiveKind::kReduceScatter &&
+      output == static_cast<const char*>(input) + own) {
+    output = const_cast<void*>(input);
+  }
+}
+
 absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
 // Gives posts to the stream as one operation that touches `ranges`.
@@ -82,6 +97,7 @@ Status EnqueueCollective(Communicator communicator, Stream stream, const char* n
                          const Collective& collective, const void* input, void* output) {
   TL_CHECK(communicator->device == stream->device, "a member uses a stream of its own device");
   const int32_t members = static_cast<int32_t>(communicator->group->devices.size());
+  RecogniseInPlace(collective, communicator->member, input, output);
   const Status valid = ValidateCollective(collective, members, input, output);
   if (!valid.ok()) return Annotate(valid, absl::StrCat("'", name, "'"));
   absl::InlinedVector<Range, 6> ranges;

@@ -109,11 +109,12 @@ int64_t ReservedBytes(Device device, Space space) {
   return device->machine->pool.ReservedBytes(device->index, space);
 }
 
-Status ForgetContents(Stream stream, const char* name, uint64_t tag, void* memory, int64_t bytes) {
-  DeviceObject* device = stream->device;
+Status ForgetContents(Device device, Stream stream, const char* name, uint64_t tag, void* memory,
+                      int64_t bytes) {
   if (!device->machine->checks()) return absl::OkStatus();
+  const int checked = stream == nullptr ? OrderChecker::kHost : stream->checked;
   const Range range = {memory, bytes, Access::kWrite};
-  return FailIfNot(device, device->checker.Access(stream->checked, name, tag, {&range, 1}, true));
+  return FailIfNot(device, device->checker.Access(checked, name, tag, {&range, 1}, true));
 }
 
 Status ReadMemory(Device device, void* destination, const void* source, int64_t bytes) {
@@ -174,7 +175,7 @@ StatusOr<Event> CreateEvent(Device device, std::string_view name) {
 Status RecordEvent(Event event, Stream stream) {
   TL_CHECK(event->device == stream->device, "an event is recorded on its own device");
   event->signal = std::make_shared<Signal>();
-  event->signal->name = event->name;
+  event->signal->name = event->name.c_str();
   event->clock = stream->device->checker.ClockOf(stream->checked);
   return stream->device->machine->scheduler.Record(stream->device->index, stream->index,
                                                    event->signal);
@@ -182,7 +183,7 @@ Status RecordEvent(Event event, Stream stream) {
 
 Status RecordHostEvent(Event event) {
   event->signal = std::make_shared<Signal>();
-  event->signal->name = event->name;
+  event->signal->name = event->name.c_str();
   event->signal->done = true;
   event->clock = event->device->checker.ClockOf(OrderChecker::kHost);
   return absl::OkStatus();

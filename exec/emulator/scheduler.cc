@@ -143,6 +143,7 @@ void Scheduler::AdvanceAll() {
 void Scheduler::PostAll(Place place) {
   Item& head = At(place).items.front();
   head.started = true;
+  head.ready_ns = NowNs();
   head.open_meetings = head.posts.size();
   for (const Post& post : head.posts) {
     Meeting& meeting = meetings_[post.key];
@@ -226,7 +227,7 @@ void Scheduler::RunJob(std::unique_lock<std::mutex>& lock, const Job& job) {
     if (item.run) item.run();
     item.run = nullptr;
     lock.lock();
-    devices_[job.place.device].times.push_back({item.tag, start, NowNs()});
+    devices_[job.place.device].times.push_back({item.tag, start, start, NowNs()});
     Pop(job.place);
   } else {
     const auto found = meetings_.find(*job.meeting);
@@ -241,7 +242,7 @@ void Scheduler::RunJob(std::unique_lock<std::mutex>& lock, const Job& job) {
       Item& item = At(place).items.front();
       if (item.start_ns == 0) item.start_ns = start;
       if (--item.open_meetings > 0) continue;
-      devices_[place.device].times.push_back({item.tag, item.start_ns, end});
+      devices_[place.device].times.push_back({item.tag, item.ready_ns, item.start_ns, end});
       Pop(place);
     }
     meetings_.erase(found);

@@ -39,8 +39,8 @@ namespace tideline {
 
 // The end of the work given to a stream up to one point.
 struct Signal {
-  std::string name;
-  bool done = false;  // guarded by the scheduler's mutex
+  const char* name = "";  // of the event, which lives as long as the machine
+  bool done = false;      // guarded by the scheduler's mutex
 };
 using SignalPtr = std::shared_ptr<Signal>;
 
@@ -95,6 +95,7 @@ class Scheduler {
     std::vector<Post> posts;
     bool started = false;  // running, or posted
     size_t open_meetings = 0;
+    int64_t ready_ns = 0;
     int64_t start_ns = 0;
   };
   struct StreamState {

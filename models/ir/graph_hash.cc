@@ -1,15 +1,12 @@
 // The canonical text of a graph and its SHA-256. Every field of every tensor and node is in it, one
 // line each, numbers exact (floating point in hexadecimal), so equal hashes mean equal graphs.
-#include <openssl/evp.h>
-
-#include <array>
 #include <string>
 #include <string_view>
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "base/check.h"
+#include "base/sha256.h"
 #include "models/ir/graph.h"
 
 namespace tideline {
@@ -89,19 +86,6 @@ std::string Canonical(const Graph& graph) {
     text.Add(node.layer).Add(node.phase).Add(node.forward_node).EndLine();
   }
   return text.text();
-}
-
-std::string Sha256Hex(const std::string& text) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int size = 0;
-  const int done =
-      EVP_Digest(text.data(), text.size(), digest.data(), &size, EVP_sha256(), nullptr);
-  TL_CHECK(done == 1 && size == 32, "OpenSSL computes SHA-256");
-  std::string hex;
-  for (unsigned int position = 0; position < size; ++position) {
-    absl::StrAppendFormat(&hex, "%02x", digest[position]);
-  }
-  return hex;
 }
 
 }  // namespace

@@ -125,12 +125,12 @@ void DecoderBuilder::Project(const std::string& prefix, TensorId x, TensorId& q,
   const int64_t kv_width = config_.kv_heads * config_.head_dim;
   if (!config_.fused_qkv) {
     const bool bias = config_.attention_bias;
-    q = Linear(prefix + "query", x, config_.hidden, width, bias, true);
-    k = Linear(prefix + "key", x, config_.hidden, kv_width, bias, true);
-    v = Linear(prefix + "value", x, config_.hidden, kv_width, bias, true);
-    q = Heads(prefix + "query.heads", q, config_.heads, 0);
-    k = Heads(prefix + "key.heads", k, config_.kv_heads, 0);
-    v = Heads(prefix + "value.heads", v, config_.kv_heads, 0);
+    q = Linear(prefix + "q", x, config_.hidden, width, bias, true);
+    k = Linear(prefix + "k", x, config_.hidden, kv_width, bias, true);
+    v = Linear(prefix + "v", x, config_.hidden, kv_width, bias, true);
+    q = Heads(prefix + "q.heads", q, config_.heads, 0);
+    k = Heads(prefix + "k.heads", k, config_.kv_heads, 0);
+    v = Heads(prefix + "v.heads", v, config_.kv_heads, 0);
     return;
   }
   std::vector<TensorId> inputs = {
@@ -144,21 +144,21 @@ void DecoderBuilder::Project(const std::string& prefix, TensorId x, TensorId& q,
   }
   const TensorId qkv = builder_.Apply(Op::kEinsum, attributes, inputs, {prefix + "qkv"})[0];
   const int64_t slice = shape_.batch * shape_.sequence * width;
-  q = Heads(prefix + "query.heads", qkv, config_.heads, 0);
-  k = Heads(prefix + "key.heads", qkv, config_.heads, slice);
-  v = Heads(prefix + "value.heads", qkv, config_.heads, 2 * slice);
+  q = Heads(prefix + "q.heads", qkv, config_.heads, 0);
+  k = Heads(prefix + "k.heads", qkv, config_.heads, slice);
+  v = Heads(prefix + "v.heads", qkv, config_.heads, 2 * slice);
 }
 
 TensorId DecoderBuilder::Attention(const std::string& prefix, TensorId x) {
   TensorId q = kNone, k = kNone, v = kNone;
   Project(prefix, x, q, k, v);
   if (config_.position == PositionKind::kRotary) {
-    q = Rotate(prefix + "query.rotated", q);
-    k = Rotate(prefix + "key.rotated", k);
+    q = Rotate(prefix + "q.rotated", q);
+    k = Rotate(prefix + "k.rotated", k);
   }
   const bool grouped = config_.kv_heads != config_.heads;
   if (grouped) {
-    q = builder_.View(prefix + "query.groups", q,
+    q = builder_.View(prefix + "q.groups", q,
                       {shape_.batch, shape_.sequence, config_.kv_heads,
                        config_.heads / config_.kv_heads, config_.head_dim},
                       0, 0);
@@ -196,12 +196,12 @@ TensorId DecoderBuilder::Mlp(const std::string& prefix, TensorId x) {
 }
 
 TensorId DecoderBuilder::Layer(const std::string& prefix, TensorId x) {
-  const TensorId attention_in = Norm(prefix + "attention_norm", x);
+  const TensorId attention_in = Norm(prefix + "attention.norm", x);
   const TensorId attention_out = Attention(prefix + "attention.", attention_in);
-  x = Add(prefix + "attention_residual", x, attention_out);
-  const TensorId mlp_in = Norm(prefix + "mlp_norm", x);
+  x = Add(prefix + "attention.residual", x, attention_out);
+  const TensorId mlp_in = Norm(prefix + "mlp.norm", x);
   const TensorId mlp_out = Mlp(prefix + "mlp.", mlp_in);
-  return Add(prefix + "mlp_residual", x, mlp_out);
+  return Add(prefix + "mlp.residual", x, mlp_out);
 }
 
 TensorId DecoderBuilder::Head(TensorId x, TensorId targets) {

@@ -197,6 +197,32 @@ TEST(EmulatorTest, AllReduceAddsInTheDeclaredOrder) {
   }
 }
 
+TEST(EmulatorTest, ScattersAndGathersInPlaceByPointer) {
+  MachinePtr machine = Open({.devices = 2});
+  const auto statuses = OnEveryRank(*machine, [&](int rank, Device device) -> Status {
+    const int32_t devices[] = {0, 1};
+    TL_ASSIGN_OR_RETURN(Communicator pair, JoinCommunicator(device, "pair", devices));
+    TL_ASSIGN_OR_RETURN(Stream stream, CreateStream(device, "comm"));
+    float* x = Floats(device, 4);
+    TL_RETURN_IF_ERROR(Enqueue(stream, Op("fill", 0, {{x, 16, kW}}, [x, rank] {
+                                 for (int i = 0; i < 4; ++i) x[i] = static_cast<float>(i + rank);
+                               })));
+    Collective call;
+    call.kind = CollectiveKind::kReduceScatter;
+    call.block = 2;
+    float* own = x + 2 * rank;
+    TL_RETURN_IF_ERROR(EnqueueCollective(pair, stream, "scatter", 1, call, x, own));
+    call.kind = CollectiveKind::kAllGather;
+    TL_RETURN_IF_ERROR(EnqueueCollective(pair, stream, "gather", 2, call, own, x));
+    TL_RETURN_IF_ERROR(SynchronizeDevice(device));
+    for (int i = 0; i < 4; ++i) {
+      if (x[i] != static_cast<float>(2 * i + 1)) return InternalError("wrong sum");
+    }
+    return absl::OkStatus();
+  });
+  for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status;
+}
+
 TEST(EmulatorTest, MismatchesAreToldToEveryRank) {
   struct Case {
     const char* name;

@@ -334,7 +334,7 @@ TEST(AutodiffTest, BackwardNodesFollowTheConventions) {
   EXPECT_TRUE(FindNode(training, "grad:layers.1.attention.scores:b").attributes.causal);
   EXPECT_FLOAT_EQ(FindNode(training, "grad:head.loss:logits").attributes.loss_scale, 0.5f);
   // The residual stream's gradient is summed where the layer begins.
-  EXPECT_EQ(FindNode(training, "grad:layers.0.mlp_residual:sum").layer, 2);
+  EXPECT_EQ(FindNode(training, "grad:layers.0.mlp.residual:sum").layer, 2);
 }
 
 int64_t SavedBytes(const Graph& forward) {

@@ -1,0 +1,155 @@
+// Views: what a kernel declares about the memory it touches.
+//
+// A kernel takes its operands as In<T> (read), Out<T> (written, reads only what it wrote itself)
+// and InOut<T> (both). The declaration is used twice. Launch (exec/device/launch.h) reads the byte
+// ranges from it, which is all that race detection and the memory witness know about a kernel. And
+// with check=kernels the same source is compiled over Checked views: every access is held against
+// the declared extent, reads of an Out element that was never written are found, and the touched
+// bytes are counted against the declared ones. Plain views are a pointer and a count, and
+// cost what a pointer costs.
+//
+//   template <typename Mode>
+//   static void Run(Block& block, In<float, Mode> x, Out<float, Mode> y) {
+//     block.Each(y.count(), [&](int64_t i) { y[i] = 2.0f * x[i]; });
+//   }
+//
+// Kernels that need pointers (intrinsics, strides) call Region, which checks and marks a box of
+// elements and returns the address of its first. Threads: a view and its log belong to one kernel
+// run.
+#ifndef TIDELINE_EXEC_DEVICE_VIEWS_H_
+#define TIDELINE_EXEC_DEVICE_VIEWS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "models/ops/op_table.h"
+
+namespace tideline {
+
+struct Plain {};
+struct Checked {};
+
+// What a checked kernel run did to one operand.
+struct AccessLog {
+  explicit AccessLog(int64_t count) : touched(static_cast<size_t>(count), 0) {}
+
+  enum class Violation : uint8_t { kNone, kOutOfBounds, kReadBeforeWrite };
+  Violation violation = Violation::kNone;  // the first one
+  int64_t violating_element = 0;
+  std::vector<uint8_t> touched;  // per element
+
+  // Whether the element may be accessed; marks it. `must_be_written`: a read of an Out view.
+  bool Touch(int64_t index, bool must_be_written) {
+    if (index < 0 || index >= static_cast<int64_t>(touched.size())) {
+      Report(Violation::kOutOfBounds, index);
+      return false;
+    }
+    if (must_be_written && touched[index] == 0) Report(Violation::kReadBeforeWrite, index);
+    touched[index] = 1;
+    return true;
+  }
+
+  void Report(Violation kind, int64_t index) {
+    if (violation != Violation::kNone) return;
+    violation = kind;
+    violating_element = index;
+  }
+
+  int64_t TouchedElements() const { return std::count(touched.begin(), touched.end(), 1); }
+};
+
+// One element of a writable checked view.
+template <typename T>
+class Cell {
+ public:
+  Cell(T* data, AccessLog* log, int64_t index, bool write_only)
+      : data_(data), log_(log), index_(index), write_only_(write_only) {}
+  operator T() const { return log_->Touch(index_, write_only_) ? data_[index_] : T{}; }
+  const Cell& operator=(T value) const {
+    if (log_->Touch(index_, false)) data_[index_] = value;
+    return *this;
+  }
+  const Cell& operator=(const Cell& other) const { return *this = static_cast<T>(other); }
+  const Cell& operator+=(T value) const { return *this = static_cast<T>(*this) + value; }
+
+ private:
+  T* data_;
+  AccessLog* log_;
+  int64_t index_;
+  bool write_only_;
+};
+
+namespace internal {
+
+template <typename Pointee, Access kAccess>
+class PlainView {
+ public:
+  static constexpr Access kViewAccess = kAccess;
+  PlainView(Pointee* data, int64_t count) : data_(data), count_(count) {}
+  Pointee& operator[](int64_t index) const { return data_[index]; }
+  int64_t count() const { return count_; }
+  Pointee* data() const { return data_; }
+  Pointee* Region(int64_t first, int64_t, int64_t, int64_t, int64_t) const { return data_ + first; }
+
+ private:
+  Pointee* data_;
+  int64_t count_;
+};
+
+template <typename Pointee, Access kAccess>
+class CheckedView {
+ public:
+  using Value = std::remove_const_t<Pointee>;
+  CheckedView(const PlainView<Pointee, kAccess>& plain, AccessLog* log)
+      : data_(plain.data()), count_(plain.count()), log_(log) {}
+  auto operator[](int64_t index) const {
+    if constexpr (kAccess == Access::kRead) {
+      return log_->Touch(index, false) ? data_[index] : Value{};
+    } else {
+      return Cell<Value>(data_, log_, index, kAccess == Access::kWrite);
+    }
+  }
+  int64_t count() const { return count_; }
+
+  // Address of element `first` of the box [rows, columns] with these strides; the kernel accesses
+  // the whole box. A box that leaves the view is reported, and replaced by null.
+  Pointee* Region(int64_t first, int64_t rows, int64_t row_stride, int64_t columns,
+                  int64_t column_stride) const {
+    bool inside = true;
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t column = 0; column < columns; ++column) {
+        inside &= log_->Touch(first + row * row_stride + column * column_stride, false);
+      }
+    }
+    return inside ? data_ + first : nullptr;
+  }
+
+ private:
+  Pointee* data_;
+  int64_t count_;
+  AccessLog* log_;
+};
+
+template <typename Pointee, Access kAccess, typename Mode>
+struct SelectView {
+  using Type = PlainView<Pointee, kAccess>;
+};
+template <typename Pointee, Access kAccess>
+struct SelectView<Pointee, kAccess, Checked> {
+  using Type = CheckedView<Pointee, kAccess>;
+};
+
+}  // namespace internal
+
+template <typename T, typename Mode = Plain>
+using In = typename internal::SelectView<const T, Access::kRead, Mode>::Type;
+template <typename T, typename Mode = Plain>
+using Out = typename internal::SelectView<T, Access::kWrite, Mode>::Type;
+template <typename T, typename Mode = Plain>
+using InOut = typename internal::SelectView<T, Access::kReadWrite, Mode>::Type;
+
+}  // namespace tideline
+
+#endif  // TIDELINE_EXEC_DEVICE_VIEWS_H_

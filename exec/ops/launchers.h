@@ -1,0 +1,60 @@
+// The launcher of every op, by the file its kernels live in. Called through the table of
+// exec/ops/registry.cc, after CheckSupported() has accepted the kernel. Formulas and summation
+// orders: exec/ops/README.md.
+#ifndef TIDELINE_EXEC_OPS_LAUNCHERS_H_
+#define TIDELINE_EXEC_OPS_LAUNCHERS_H_
+
+#include "base/status.h"
+#include "exec/ops/op_call.h"
+
+namespace tideline::ops {
+
+// einsum.cu
+Status LaunchEinsum(const OpCall& call);
+// elementwise.cu
+Status LaunchAdd(const OpCall& call);
+Status LaunchAddBias(const OpCall& call);
+Status LaunchGelu(const OpCall& call);
+Status LaunchGeluGrad(const OpCall& call);
+Status LaunchRelu(const OpCall& call);
+Status LaunchReluGrad(const OpCall& call);
+Status LaunchSwiGlu(const OpCall& call);
+Status LaunchSwiGluGrad(const OpCall& call);
+Status LaunchAccumulate(const OpCall& call);
+Status LaunchScale(const OpCall& call);
+// embedding.cu
+Status LaunchEmbedding(const OpCall& call);
+Status LaunchEmbeddingGrad(const OpCall& call);
+Status LaunchAddPosition(const OpCall& call);
+Status LaunchAddPositionGrad(const OpCall& call);
+// norms.cu
+Status LaunchLayerNorm(const OpCall& call);
+Status LaunchLayerNormGrad(const OpCall& call);
+Status LaunchLayerNormParameterGrad(const OpCall& call);
+Status LaunchRmsNorm(const OpCall& call);
+Status LaunchRmsNormGrad(const OpCall& call);
+Status LaunchRmsNormParameterGrad(const OpCall& call);
+// attention.cu
+Status LaunchRotary(const OpCall& call);
+Status LaunchCausalSoftmax(const OpCall& call);
+Status LaunchCausalSoftmaxGrad(const OpCall& call);
+// loss.cu
+Status LaunchCrossEntropy(const OpCall& call);
+Status LaunchCrossEntropyGrad(const OpCall& call);
+Status LaunchRowMax(const OpCall& call);
+Status LaunchCrossEntropyPartial(const OpCall& call);
+Status LaunchCrossEntropyFinish(const OpCall& call);
+Status LaunchSumLoss(const OpCall& call);
+// optimizer.cu
+Status LaunchAdamW(const OpCall& call);
+Status LaunchCast(const OpCall& call);
+// initialize.cu
+Status LaunchFill(const OpCall& call);
+Status LaunchInitNormal(const OpCall& call);
+// rows.cu
+Status LaunchReduceRows(const OpCall& call);
+Status LaunchSlice(const OpCall& call);
+
+}  // namespace tideline::ops
+
+#endif  // TIDELINE_EXEC_OPS_LAUNCHERS_H_

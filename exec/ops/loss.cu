@@ -1,0 +1,160 @@
+// Cross entropy over the vocabulary, whole or in columns that several ranks hold. Columns from
+// valid_columns of the full tensor on are padding: they take no part, and their gradient is 0.
+#include <limits>
+
+#include "base/numerics.h"
+#include "exec/ops/launchers.h"
+#include "exec/ops/op_call.h"
+
+namespace tideline::ops {
+namespace {
+
+constexpr float kLowest = -std::numeric_limits<float>::infinity();
+
+float Larger(float a, float b) { return b > a ? b : a; }
+
+// The columns of a row that are vocabulary, and the token of its first column.
+struct Columns {
+  int64_t count = 0;
+  int64_t valid = 0;
+  int64_t first = 0;
+};
+
+// One block per row in all of these.
+struct CrossEntropy {
+  static constexpr const char* kName = "cross_entropy";
+  template <typename Mode>
+  static void Run(const Block& block, In<float, Mode> logits, In<int32_t, Mode> targets,
+                  Out<float, Mode> loss, Out<float, Mode> lse, Columns columns) {
+    const int64_t row = block.index() * columns.count;
+    const float largest = block.Reduce(
+        columns.valid, kLowest, [&](int64_t i) -> float { return logits[row + i]; }, Larger);
+    const float sum =
+        block.Sum(columns.valid, [&](int64_t i) { return Exp(logits[row + i] - largest); });
+    const float log_sum = largest + Log(sum);
+    const int64_t target = targets[block.index()];
+    const bool known = target >= 0 && target < columns.valid;
+    const float chosen =
+        known ? float{logits[row + target]} : std::numeric_limits<float>::quiet_NaN();
+    lse[block.index()] = log_sum;
+    loss[block.index()] = log_sum - chosen;
+  }
+};
+
+// dlogits = loss_scale (exp(logit - lse) - [column is the target]).
+struct CrossEntropyGrad {
+  static constexpr const char* kName = "cross_entropy_grad";
+  template <typename Mode>
+  static void Run(const Block& block, In<float, Mode> logits, In<int32_t, Mode> targets,
+                  In<float, Mode> lse, Out<float, Mode> dlogits, Columns columns,
+                  float loss_scale) {
+    const int64_t row = block.index() * columns.count;
+    const float log_sum = lse[block.index()];
+    block.Each(columns.valid,
+               [&](int64_t i) { dlogits[row + i] = loss_scale * Exp(logits[row + i] - log_sum); });
+    block.Each(columns.count - columns.valid,
+               [&](int64_t i) { dlogits[row + columns.valid + i] = 0.0f; });
+    const int64_t target = targets[block.index()] - columns.first;
+    if (target >= 0 && target < columns.valid) {
+      dlogits[row + target] = loss_scale * (Exp(logits[row + target] - log_sum) - 1.0f);
+    }
+  }
+};
+
+struct RowMax {
+  static constexpr const char* kName = "row_max";
+  template <typename Mode>
+  static void Run(const Block& block, In<float, Mode> logits, Out<float, Mode> largest,
+                  Columns columns) {
+    const int64_t row = block.index() * columns.count;
+    largest[block.index()] = block.Reduce(
+        columns.valid, kLowest, [&](int64_t i) -> float { return logits[row + i]; }, Larger);
+  }
+};
+
+// partial[0] = sum of exp(logit - max) over this rank's columns, partial[1] = the target's logit if
+// it is among them, else 0.
+struct CrossEntropyPartial {
+  static constexpr const char* kName = "cross_entropy_partial";
+  template <typename Mode>
+  static void Run(const Block& block, In<float, Mode> logits, In<int32_t, Mode> targets,
+                  In<float, Mode> largest, Out<float, Mode> partial, Columns columns) {
+    const int64_t row = block.index() * columns.count;
+    const float shift = largest[block.index()];
+    partial[block.index()] =
+        block.Sum(columns.valid, [&](int64_t i) { return Exp(logits[row + i] - shift); });
+    const int64_t target = targets[block.index()] - columns.first;
+    const bool here = target >= 0 && target < columns.valid;
+    partial[largest.count() + block.index()] = here ? float{logits[row + target]} : 0.0f;
+  }
+};
+
+struct CrossEntropyFinish {
+  static constexpr const char* kName = "cross_entropy_finish";
+  template <typename Mode>
+  static void Run(const Block& block, In<float, Mode> largest, In<float, Mode> partial,
+                  Out<float, Mode> loss, Out<float, Mode> lse) {
+    block.EachOfTile(loss.count(), [&](int64_t i) {
+      const float log_sum = largest[i] + Log(partial[i]);
+      lse[i] = log_sum;
+      loss[i] = log_sum - partial[loss.count() + i];
+    });
+  }
+};
+
+template <bool kAccumulate>
+struct SumLoss {
+  static constexpr const char* kName = "sum_loss";
+  template <typename Mode>
+  static void Run(const Block&, In<float, Mode> loss, Sum<float, Mode, kAccumulate> total) {
+    float sum = 0.0f;
+    if constexpr (kAccumulate) sum = total[0];
+    for (int64_t i = 0; i < loss.count(); ++i) sum += loss[i];
+    total[0] = sum;
+  }
+};
+
+Columns ColumnsOf(const OpCall& call) {
+  const int64_t count = call.Columns(0);
+  const int64_t first = call.At(call.attributes().row_offset);
+  const int64_t vocabulary = call.attributes().valid_columns;
+  const int64_t valid = vocabulary == 0 ? count : std::clamp<int64_t>(vocabulary - first, 0, count);
+  return {.count = count, .valid = valid, .first = first};
+}
+
+}  // namespace
+
+Status LaunchCrossEntropy(const OpCall& call) {
+  return Launch<CrossEntropy>(call.target(), call.Rows(0), call.Read(0), call.Read<int32_t>(1),
+                              call.Write(2), call.Write(3), ColumnsOf(call));
+}
+
+Status LaunchCrossEntropyGrad(const OpCall& call) {
+  return Launch<CrossEntropyGrad>(call.target(), call.Rows(0), call.Read(0), call.Read<int32_t>(1),
+                                  call.Read(2), call.Write(3), ColumnsOf(call),
+                                  call.attributes().loss_scale);
+}
+
+Status LaunchRowMax(const OpCall& call) {
+  return Launch<RowMax>(call.target(), call.Rows(0), call.Read(0), call.Write(1), ColumnsOf(call));
+}
+
+Status LaunchCrossEntropyPartial(const OpCall& call) {
+  return Launch<CrossEntropyPartial>(call.target(), call.Rows(0), call.Read(0),
+                                     call.Read<int32_t>(1), call.Read(2), call.Write(3),
+                                     ColumnsOf(call));
+}
+
+Status LaunchCrossEntropyFinish(const OpCall& call) {
+  return Launch<CrossEntropyFinish>(call.target(), BlocksFor(call.Count(0)), call.Read(0),
+                                    call.Read(1), call.Write(2), call.Write(3));
+}
+
+Status LaunchSumLoss(const OpCall& call) {
+  if (call.attributes().accumulate) {
+    return Launch<SumLoss<true>>(call.target(), 1, call.Read(0), call.Update(1));
+  }
+  return Launch<SumLoss<false>>(call.target(), 1, call.Read(0), call.Write(1));
+}
+
+}  // namespace tideline::ops

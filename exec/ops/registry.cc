@@ -1,0 +1,203 @@
+#include "exec/ops/registry.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "exec/ops/launchers.h"
+#include "exec/ops/rotary.h"
+#include "models/ops/op_table.h"
+
+namespace tideline {
+namespace {
+
+using Launcher = Status (*)(const OpCall& call);
+
+struct Entry {
+  Op op;
+  Launcher launch;
+  int outputs;  // the operands after the inputs; AdamW's master weights are one more
+  std::string_view partial_touch = "";
+};
+
+constexpr std::string_view kRowsOfIds = "only the rows that the ids name are used";
+constexpr std::string_view kMasked = "scores behind the query's position are masked, never read";
+constexpr std::string_view kPadding = "columns that pad the vocabulary are never read";
+
+constexpr Entry kEntries[] = {
+    {Op::kEinsum, ops::LaunchEinsum, 1},
+    {Op::kEmbedding, ops::LaunchEmbedding, 1, kRowsOfIds},
+    {Op::kAddPosition, ops::LaunchAddPosition, 1},
+    {Op::kLayerNorm, ops::LaunchLayerNorm, 3},
+    {Op::kRmsNorm, ops::LaunchRmsNorm, 2},
+    {Op::kAdd, ops::LaunchAdd, 1},
+    {Op::kAddBias, ops::LaunchAddBias, 1},
+    {Op::kGelu, ops::LaunchGelu, 1},
+    {Op::kRelu, ops::LaunchRelu, 1},
+    {Op::kSwiGlu, ops::LaunchSwiGlu, 1},
+    {Op::kRotary, ops::LaunchRotary, 1},
+    {Op::kCausalSoftmax, ops::LaunchCausalSoftmax, 1, kMasked},
+    {Op::kCrossEntropy, ops::LaunchCrossEntropy, 2, kPadding},
+    {Op::kRowMax, ops::LaunchRowMax, 1, kPadding},
+    {Op::kCrossEntropyPartial, ops::LaunchCrossEntropyPartial, 1, kPadding},
+    {Op::kCrossEntropyFinish, ops::LaunchCrossEntropyFinish, 2},
+    {Op::kReduceRows, ops::LaunchReduceRows, 1},
+    {Op::kEmbeddingGrad, ops::LaunchEmbeddingGrad, 1, kRowsOfIds},
+    {Op::kAddPositionGrad, ops::LaunchAddPositionGrad, 1},
+    {Op::kLayerNormGrad, ops::LaunchLayerNormGrad, 1},
+    {Op::kLayerNormParameterGrad, ops::LaunchLayerNormParameterGrad, 2},
+    {Op::kRmsNormGrad, ops::LaunchRmsNormGrad, 1},
+    {Op::kRmsNormParameterGrad, ops::LaunchRmsNormParameterGrad, 1},
+    {Op::kGeluGrad, ops::LaunchGeluGrad, 1},
+    {Op::kReluGrad, ops::LaunchReluGrad, 1},
+    {Op::kSwiGluGrad, ops::LaunchSwiGluGrad, 2},
+    {Op::kCausalSoftmaxGrad, ops::LaunchCausalSoftmaxGrad, 1, kMasked},
+    {Op::kCrossEntropyGrad, ops::LaunchCrossEntropyGrad, 1, kPadding},
+    {Op::kFill, ops::LaunchFill, 1},
+    {Op::kInitNormal, ops::LaunchInitNormal, 1},
+    {Op::kAccumulate, ops::LaunchAccumulate, 1},
+    {Op::kScale, ops::LaunchScale, 1},
+    {Op::kSumLoss, ops::LaunchSumLoss, 1},
+    {Op::kAdamW, ops::LaunchAdamW, 3},
+    {Op::kCast, ops::LaunchCast, 1},
+    {Op::kSlice, ops::LaunchSlice, 1, "a rank takes its part of the input"},
+};
+
+const Entry* Find(Op op) {
+  for (const Entry& entry : kEntries) {
+    if (entry.op == op) return &entry;
+  }
+  return nullptr;
+}
+
+// What AdamW, casts and slices may have besides fp32; everything else computes in fp32 over int32
+// ids, which CheckOperands has told apart already.
+bool TakesSixteenBits(Op op, size_t operand, size_t operands) {
+  if (op == Op::kCast || op == Op::kSlice) return true;
+  return op == Op::kAdamW && (operand == 0 || (operand == 1 && operands == 5));
+}
+
+Status CheckTypes(const Kernel& kernel) {
+  const std::string name(Name(kernel.op));
+  for (size_t operand = 0; operand < kernel.operands.size(); ++operand) {
+    const DType dtype = kernel.operands[operand].dtype;
+    const bool ids = dtype == DType::kI32 && kernel.op != Op::kSlice;
+    const bool takes_ids = (kernel.op == Op::kEmbedding && operand == 0) ||
+                           (kernel.op == Op::kEmbeddingGrad && operand == 0) ||
+                           (kernel.op == Op::kCrossEntropy && operand == 1) ||
+                           (kernel.op == Op::kCrossEntropyPartial && operand == 1) ||
+                           (kernel.op == Op::kCrossEntropyGrad && operand == 1);
+    if (ids && !takes_ids) {
+      return InputError(
+          absl::StrCat("kernel ", name, ": operand ", operand, " is int32; it must be fp32"));
+    }
+    if (SizeOf(dtype) == 2 && !TakesSixteenBits(kernel.op, operand, kernel.operands.size())) {
+      return UnavailableError(absl::StrCat("kernel ", name, ": execution in ",
+                                           std::string(Name(dtype)),
+                                           " is not available: plan with --pin dtype=fp32"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status CheckBoxes(const Kernel& kernel) {
+  for (const InitBox& box : kernel.attributes.init) {
+    const size_t dimensions = box.full_shape.size();
+    bool sound = dimensions > 0 && box.extent.size() == dimensions &&
+                 box.first.size() == dimensions && box.valid_rows >= 0;
+    for (size_t d = 0; sound && d < dimensions; ++d) {
+      sound = box.extent[d] >= 1 && box.extent[d] <= box.full_shape[d];
+    }
+    if (!sound) {
+      return InputError(absl::StrCat("kernel ", std::string(Name(kernel.op)),
+                                     ": init box of parameter ", box.parameter,
+                                     " does not fit its full shape; give first and extent for each "
+                                     "dimension, extents from 1 to the full one"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status CheckAttributes(const Kernel& kernel) {
+  const Attributes& attributes = kernel.attributes;
+  const std::string name(Name(kernel.op));
+  if (kernel.op == Op::kEinsum && attributes.accumulate &&
+      (attributes.scale != 1.0f || kernel.operands.size() == 4)) {
+    return InputError(absl::StrCat("kernel ", name,
+                                   ": accumulate goes with neither scale nor bias, which belong to "
+                                   "a finished sum; add the two in a kernel of their own"));
+  }
+  if (kernel.op == Op::kRotary && kernel.operands[0].shape.back() > ops::kMaxRotaryHeadSize) {
+    return UnavailableError(
+        absl::StrCat("kernel ", name, ": head size ", kernel.operands[0].shape.back(), " is above ",
+                     ops::kMaxRotaryHeadSize, ", the largest there is code for"));
+  }
+  if (kernel.op == Op::kCausalSoftmax || kernel.op == Op::kCausalSoftmaxGrad) {
+    const std::vector<int64_t>& shape = kernel.operands[0].shape;
+    if (shape[shape.size() - 2] > shape.back()) {
+      return InputError(absl::StrCat("kernel ", name, ": ", shape[shape.size() - 2],
+                                     " queries but ", shape.back(),
+                                     " keys; every query needs its own key"));
+    }
+  }
+  if (kernel.op == Op::kInitNormal && attributes.init.empty()) {
+    return InputError(absl::StrCat("kernel ", name,
+                                   ": no init box says which parameter it makes; "
+                                   "give attributes.init"));
+  }
+  int64_t done = 0;
+  for (const AdamSpan& span : attributes.spans) {
+    if (span.begin < done || span.end < span.begin) {
+      return InputError(absl::StrCat("kernel ", name, ": span [", span.begin, ", ", span.end,
+                                     ") does not follow the one before; spans must ascend"));
+    }
+    done = span.end;
+  }
+  return CheckBoxes(kernel);
+}
+
+}  // namespace
+
+Status CheckSupported(const Kernel& kernel) {
+  const Entry* entry = Find(kernel.op);
+  if (entry == nullptr) {
+    return InputError(absl::StrCat("op ", static_cast<int>(kernel.op),
+                                   " has no kernel; collectives are instructions of their own"));
+  }
+  const size_t count = kernel.operands.size();
+  const size_t outputs =
+      static_cast<size_t>(entry->outputs) + (kernel.op == Op::kAdamW && count == 5 ? 1 : 0);
+  const std::string name(Name(kernel.op));
+  if (count < outputs) {
+    return InputError(
+        absl::StrCat("kernel ", name, ": ", count, " operands, it has at least ", outputs));
+  }
+  for (const OperandSpec& operand : kernel.operands) {
+    for (const int64_t extent : operand.shape) {
+      if (extent < 1) {
+        return InputError(
+            absl::StrCat("kernel ", name, ": an extent is ", extent, "; extents are at least 1"));
+      }
+    }
+  }
+  const auto middle = kernel.operands.end() - static_cast<std::ptrdiff_t>(outputs);
+  TL_RETURN_IF_ERROR(CheckOperands(kernel.op, kernel.attributes, {kernel.operands.begin(), middle},
+                                   {middle, kernel.operands.end()}));
+  TL_RETURN_IF_ERROR(CheckTypes(kernel));
+  return CheckAttributes(kernel);
+}
+
+Status LaunchKernel(const Kernel& kernel, const LaunchContext& context) {
+  const Entry* entry = Find(kernel.op);
+  if (entry == nullptr) {
+    return InternalError(absl::StrCat("op ", static_cast<int>(kernel.op), " has no kernel"));
+  }
+  return entry->launch(OpCall(kernel, context));
+}
+
+std::string_view PartialTouchReason(Op op) {
+  const Entry* entry = Find(op);
+  return entry == nullptr ? "" : entry->partial_touch;
+}
+
+}  // namespace tideline

@@ -1,0 +1,24 @@
+// A device whose operations run inside Enqueue; it remembers what they declared.
+#ifndef TIDELINE_TESTS_EXEC_OPS_IMMEDIATE_DEVICE_H_
+#define TIDELINE_TESTS_EXEC_OPS_IMMEDIATE_DEVICE_H_
+
+#include <string>
+#include <vector>
+
+#include "exec/device/device.h"
+
+namespace tideline {
+
+struct DeviceObject {
+  Status status;  // the first Fail()
+};
+
+struct StreamObject {
+  Device device = nullptr;
+  std::vector<Range> ranges;
+  std::vector<std::string> names;
+};
+
+}  // namespace tideline
+
+#endif  // TIDELINE_TESTS_EXEC_OPS_IMMEDIATE_DEVICE_H_
