@@ -1,0 +1,161 @@
+#include "planner/lowering/stage_context.h"
+
+#include "absl/strings/str_cat.h"
+#include "models/ops/op_table.h"
+
+namespace tideline {
+namespace {
+
+void AddLanes(StageContext& context) {
+  const Draft& draft = *context.draft;
+  ProgramBuilder& builder = *context.builder;
+  const uint32_t role = context.role_id;
+  const bool first = context.has_block(0);
+  const bool last = context.has_block(draft.graph.blocks - 1);
+  if (first || last) context.host_to_device = builder.LaneOf(role, {LaneKind::kHostToDevice});
+  if (last) context.device_to_host = builder.LaneOf(role, {LaneKind::kDeviceToHost});
+  const auto add_group = [&](const Group& group, uint16_t* lane, uint32_t* id) {
+    *id = builder.Intern(group);
+    *lane = builder.LaneOf(role, {LaneKind::kGroup, *id});
+  };
+  if (draft.size(Axis::kTensor) > 1) {
+    add_group({{Axis::kTensor}, {}}, &context.tensor_lane, &context.tensor_group);
+  }
+  if (draft.size(Axis::kData) > 1) {
+    add_group({{Axis::kData}, {}}, &context.data_lane, &context.data_group);
+  }
+  for (const Bucket& bucket : context.parameters.buckets) {
+    if (bucket.stages.empty()) continue;
+    add_group({{Axis::kPipeline}, bucket.stages}, &context.tied_lane, &context.tied_group);
+  }
+  const int32_t pp = draft.size(Axis::kPipeline);
+  for (const ScheduleItem& item : draft.order[context.stage]) {
+    if (item.kind == ScheduleItem::Kind::kRun) continue;
+    const Peer peer{Axis::kPipeline, PeerDelta(context.stage, item.peer_stage, pp)};
+    const LaneKind kind =
+        item.kind == ScheduleItem::Kind::kSend ? LaneKind::kSendTo : LaneKind::kReceiveFrom;
+    builder.LaneOf(role, {kind, builder.Intern(peer)});
+  }
+}
+
+void AddBucketBuffers(StageContext& context, size_t index) {
+  const Bucket& bucket = context.parameters.buckets[index];
+  const Plan& plan = context.draft->plan;
+  const int64_t parameter_size = SizeOf(plan.dtype);
+  const int64_t gradient_size = SizeOf(plan.grad_dtype);
+  BucketBuffers& buffers = context.buffers.emplace_back();
+  const std::string prefix = absl::StrCat("bucket ", index, " ");
+  const auto add = [&](std::string_view name, int64_t bytes, Category category) {
+    return context.AddBuffer(prefix + std::string(name), bytes, category, /*persistent=*/true);
+  };
+  buffers.parameter =
+      add("parameters", (context.zero == 3 ? bucket.shard : bucket.padded) * parameter_size,
+          Category::kParameter);
+  if (context.zero >= 2) {
+    buffers.gradient_shard =
+        add("gradient shard", bucket.shard * gradient_size, Category::kGradient);
+  } else {
+    buffers.gradient = add("gradients", bucket.padded * gradient_size, Category::kGradient);
+  }
+  if (plan.dtype != DType::kF32) {
+    buffers.master = add("master weights", bucket.shard * 4, Category::kOptimizer);
+  }
+  buffers.momentum = add("momentum", bucket.shard * 4, Category::kOptimizer);
+  buffers.variance = add("variance", bucket.shard * 4, Category::kOptimizer);
+  for (const ParameterSlot& slot : bucket.slots) {
+    std::vector<uint32_t>& uses = buffers.more_uses.emplace_back();
+    for (size_t use = 1; use < slot.gradients.size(); ++use) {
+      uses.push_back(context.AddBuffer(context.graph().tensors[slot.gradients[use]].name,
+                                       slot.elements * gradient_size, Category::kGradient,
+                                       /*persistent=*/true));
+    }
+  }
+}
+
+}  // namespace
+
+bool StageContext::has_block(int32_t block) const {
+  for (const StageChunk& chunk : draft->chunks) {
+    if (chunk.stage == stage && block >= chunk.first_block &&
+        block < chunk.first_block + chunk.blocks) {
+      return true;
+    }
+  }
+  return false;
+}
+
+uint32_t StageContext::AddBuffer(std::string_view name, int64_t bytes, Category category,
+                                 bool persistent, Space space) {
+  return builder->AddBuffer(role_id, name, bytes, category, space, persistent);
+}
+
+Instruction StageContext::Compute(std::string_view name, Op op, const Attributes& attributes,
+                                  const std::vector<OperandSpec>& operands, Phase phase) {
+  Kernel kernel;
+  kernel.op = op;
+  kernel.attributes = attributes;
+  kernel.operands = operands;
+  kernel.work = WorkOf(op, attributes, operands);
+  kernel.compute_dtype = draft->plan.dtype;
+  Instruction instruction{.kind = InstructionKind::kCompute, .phase = phase, .lane = kComputeLane};
+  instruction.what = builder->Intern(kernel);
+  instruction.name = builder->Intern(name);
+  return instruction;
+}
+
+Instruction StageContext::Communicate(std::string_view name, CollectiveKind kind, uint16_t lane,
+                                      uint32_t group, DType dtype, int64_t outer, int64_t block,
+                                      Reduction reduction, Phase phase) {
+  const Collective collective{.kind = kind,
+                              .reduction = reduction,
+                              .algorithm = draft->plan.collective_algorithm,
+                              .order = draft->plan.reduction_order,
+                              .group = group,
+                              .dtype = dtype,
+                              .outer = outer,
+                              .block = block};
+  Instruction instruction{.kind = InstructionKind::kCollective, .phase = phase, .lane = lane};
+  instruction.what = builder->Intern(collective);
+  instruction.name = builder->Intern(name);
+  return instruction;
+}
+
+Affine StageContext::ShardBegin(const Bucket& bucket) const {
+  Affine begin;
+  if (zero > 0) begin.per_coordinate[static_cast<size_t>(Axis::kData)] = bucket.shard;
+  return begin;
+}
+
+int32_t PeerDelta(int32_t from, int32_t to, int32_t pp) {
+  const int32_t delta = ((to - from) % pp + pp) % pp;
+  return delta == pp - 1 && pp > 2 ? -1 : delta;
+}
+
+Operand ReadOf(uint32_t buffer, int64_t offset, int64_t bytes) {
+  return {.buffer = buffer, .offset = offset, .bytes = bytes, .access = Access::kRead};
+}
+Operand WriteOf(uint32_t buffer, int64_t offset, int64_t bytes) {
+  return {.buffer = buffer, .offset = offset, .bytes = bytes, .access = Access::kWrite};
+}
+Operand UpdateOf(uint32_t buffer, int64_t offset, int64_t bytes) {
+  return {.buffer = buffer, .offset = offset, .bytes = bytes, .access = Access::kReadWrite};
+}
+
+StageContext MakeStageContext(const Draft& draft, int32_t stage, Program* program,
+                              ProgramBuilder* builder, uint32_t role_id) {
+  StageContext context;
+  context.draft = &draft;
+  context.stage = stage;
+  context.parameters = LayOutParameters(draft, stage);
+  context.zero = EffectiveZero(draft);
+  context.program = program;
+  context.builder = builder;
+  context.role_id = role_id;
+  AddLanes(context);
+  for (size_t bucket = 0; bucket < context.parameters.buckets.size(); ++bucket) {
+    AddBucketBuffers(context, bucket);
+  }
+  return context;
+}
+
+}  // namespace tideline

@@ -1,0 +1,377 @@
+#include "planner/plan/plan.h"
+
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/text_format.h>
+
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "planner/plan/message_json.h"
+#include "planner/plan/plan.pb.h"
+#include "planner/plan/validate.h"
+
+namespace tideline {
+namespace {
+
+constexpr int32_t kSchemaVersion = 1;
+
+// ---- Words ----
+
+template <typename Value>
+using Words = std::span<const std::pair<std::string_view, Value>>;
+
+constexpr std::pair<std::string_view, Schedule> kSchedules[] = {
+    {"gpipe", Schedule::kGPipe},
+    {"1f1b", Schedule::k1F1B},
+    {"interleaved", Schedule::kInterleaved}};
+constexpr std::pair<std::string_view, Recompute> kRecomputes[] = {
+    {"none", Recompute::kNone}, {"selective", Recompute::kSelective}, {"full", Recompute::kFull}};
+constexpr std::pair<std::string_view, GradientReduction> kReductions[] = {
+    {"once", GradientReduction::kOnce}, {"each_micro_batch", GradientReduction::kEachMicroBatch}};
+constexpr std::pair<std::string_view, NormKind> kNorms[] = {{"layer_norm", NormKind::kLayerNorm},
+                                                            {"rms_norm", NormKind::kRmsNorm}};
+constexpr std::pair<std::string_view, ActivationKind> kActivations[] = {
+    {"gelu", ActivationKind::kGelu},
+    {"relu", ActivationKind::kRelu},
+    {"swiglu", ActivationKind::kSwiGlu}};
+constexpr std::pair<std::string_view, PositionKind> kPositions[] = {
+    {"learned", PositionKind::kLearned}, {"rotary", PositionKind::kRotary}};
+constexpr std::pair<std::string_view, Interconnect> kInterconnects[] = {
+    {"switch", Interconnect::kSwitch},
+    {"mesh", Interconnect::kMesh},
+    {"pcie", Interconnect::kPcie}};
+constexpr std::pair<std::string_view, DType> kDTypes[] = {
+    {"fp32", DType::kF32}, {"bf16", DType::kBF16}, {"fp16", DType::kF16}};
+constexpr std::pair<std::string_view, Axis> kAxisNames[] = {
+    {"dp", Axis::kData}, {"pp", Axis::kPipeline}, {"tp", Axis::kTensor}};
+constexpr std::pair<std::string_view, CollectiveAlgorithm> kAlgorithms[] = {
+    {"ring", CollectiveAlgorithm::kRing},
+    {"tree", CollectiveAlgorithm::kTree},
+    {"halving_doubling", CollectiveAlgorithm::kHalvingDoubling}};
+constexpr std::pair<std::string_view, ReductionOrder> kOrders[] = {
+    {"rank", ReductionOrder::kRank},
+    {"ring", ReductionOrder::kRing},
+    {"tree", ReductionOrder::kTree},
+    {"halving_doubling", ReductionOrder::kHalvingDoubling}};
+
+template <typename Value, size_t size>
+std::string_view Word(const std::pair<std::string_view, Value> (&words)[size], Value value) {
+  for (const auto& [word, candidate] : words) {
+    if (candidate == value) return word;
+  }
+  return "?";
+}
+
+// The value of `word`; an empty word leaves `value` at its default when `optional`.
+template <typename Value, size_t size>
+Status ReadWord(const std::pair<std::string_view, Value> (&words)[size], const std::string& word,
+                const std::string& where, std::string_view field, bool optional, Value* value) {
+  if (word.empty() && optional) return absl::OkStatus();
+  std::vector<std::string> valid;
+  for (const auto& [candidate, its_value] : words) {
+    if (candidate == word) {
+      *value = its_value;
+      return absl::OkStatus();
+    }
+    valid.emplace_back(candidate);
+  }
+  const std::string name(field);
+  return InputError(
+      absl::StrCat(where, ": field '", name, "': ", UnknownName("value", word, valid)));
+}
+
+// ---- Fields that mean the same in both forms ----
+
+// clang-format off
+#define TL_MODEL_FIELDS(F)                                                                  \
+  F(name) F(layers) F(hidden) F(heads) F(kv_heads) F(head_dim) F(ffn) F(vocab)              \
+  F(max_positions) F(position_offset) F(fused_qkv) F(attention_bias) F(output_bias)         \
+  F(mlp_bias) F(tied_embedding) F(norm_epsilon)
+#define TL_ROTARY_FIELDS(F) \
+  F(theta) F(factor) F(low_frequency_factor) F(high_frequency_factor) F(original_positions)
+#define TL_DEVICE_FIELDS(F)                                                                 \
+  F(name) F(memory_bytes) F(runtime_reserve_bytes) F(peak_fp32_flops) F(peak_16bit_flops)   \
+  F(memory_bandwidth) F(kernel_overhead_s) F(gemm_efficiency) F(half_m) F(half_n) F(half_k) \
+  F(bandwidth_efficiency) F(calibrated)
+#define TL_HOST_FIELDS(F) \
+  F(name) F(kernel_launch_s) F(collective_launch_s) F(copy_launch_s) F(host_task_s) F(step_s)
+#define TL_NODE_FIELDS(F)                                                                   \
+  F(gpus) F(nvlink_bandwidth) F(nvlink_latency_s) F(pcie_bandwidth) F(pcie_latency_s)       \
+  F(nics) F(nic_bandwidth) F(nic_latency_s) F(host_memory_bytes) F(host_cores)              \
+  F(dram_bandwidth)
+#define TL_OPTIMIZER_FIELDS(F) F(learning_rate) F(beta1) F(beta2) F(epsilon) F(decay)
+// clang-format on
+#define TL_TO_FILE(name) to->set_##name(from.name);
+#define TL_FROM_FILE(name) to->name = from.name();
+#define TL_FROM_OPTIONAL(name) \
+  if (from.has_##name()) to->name = from.name();
+
+void ToFile(const DecoderConfig& from, plan_file::Model* to) {
+  TL_MODEL_FIELDS(TL_TO_FILE)
+  to->set_norm(std::string(Word(kNorms, from.norm)));
+  to->set_activation(std::string(Word(kActivations, from.activation)));
+  to->set_position(std::string(Word(kPositions, from.position)));
+  const RotaryScaling& rotary = from.rotary;
+  [](const RotaryScaling& from, plan_file::Rotary* to) { TL_ROTARY_FIELDS(TL_TO_FILE) }(
+      rotary, to->mutable_rotary());
+}
+
+Status FromFile(const plan_file::Model& from, const std::string& where, DecoderConfig* to) {
+  TL_MODEL_FIELDS(TL_FROM_FILE)
+  TL_RETURN_IF_ERROR(ReadWord(kNorms, from.norm(), where, "model.norm", false, &to->norm));
+  TL_RETURN_IF_ERROR(
+      ReadWord(kActivations, from.activation(), where, "model.activation", false, &to->activation));
+  TL_RETURN_IF_ERROR(
+      ReadWord(kPositions, from.position(), where, "model.position", false, &to->position));
+  if (from.has_rotary()) {
+    [](const plan_file::Rotary& from, RotaryScaling* to) { TL_ROTARY_FIELDS(TL_FROM_OPTIONAL) }(
+        from.rotary(), &to->rotary);
+  }
+  return absl::OkStatus();
+}
+
+void ToFile(const ClusterSpec& spec, plan_file::Cluster* file) {
+  file->set_name(spec.name);
+  file->set_nodes(spec.nodes);
+  file->set_emulated(spec.emulated);
+  [](const DeviceSpec& from, plan_file::Device* to) { TL_DEVICE_FIELDS(TL_TO_FILE) }(
+      spec.device, file->mutable_device());
+  [](const HostProfile& from, plan_file::Host* to) { TL_HOST_FIELDS(TL_TO_FILE) }(
+      spec.host, file->mutable_host());
+  [](const NodeSpec& from, plan_file::Node* to) { TL_NODE_FIELDS(TL_TO_FILE) }(
+      spec.node, file->mutable_node());
+  plan_file::Node* node = file->mutable_node();
+  node->set_interconnect(std::string(Word(kInterconnects, spec.node.interconnect)));
+  for (const std::vector<int32_t>& row : spec.node.links_between) {
+    plan_file::LinkRow* out = node->add_links_between();
+    for (const int32_t links : row) out->add_links(links);
+  }
+  plan_file::Fabric* fabric = file->mutable_fabric();
+  for (const int32_t size : spec.fabric.leaf_sizes) fabric->add_leaf_sizes(size);
+  fabric->set_leaf_uplink_bandwidth(spec.fabric.leaf_uplink_bandwidth);
+  fabric->set_spine_latency_s(spec.fabric.spine_latency_s);
+}
+
+Status FromFile(const plan_file::Cluster& file, const std::string& where, ClusterSpec* spec) {
+  spec->name = file.name();
+  spec->nodes = file.nodes();
+  spec->emulated = file.emulated();
+  [](const plan_file::Device& from, DeviceSpec* to) { TL_DEVICE_FIELDS(TL_FROM_FILE) }(
+      file.device(), &spec->device);
+  [](const plan_file::Host& from, HostProfile* to) { TL_HOST_FIELDS(TL_FROM_FILE) }(file.host(),
+                                                                                    &spec->host);
+  [](const plan_file::Node& from, NodeSpec* to) { TL_NODE_FIELDS(TL_FROM_FILE) }(file.node(),
+                                                                                 &spec->node);
+  TL_RETURN_IF_ERROR(ReadWord(kInterconnects, file.node().interconnect(), where,
+                              "cluster.node.interconnect", false, &spec->node.interconnect));
+  spec->node.links_between.clear();
+  for (const plan_file::LinkRow& row : file.node().links_between()) {
+    spec->node.links_between.emplace_back(row.links().begin(), row.links().end());
+  }
+  const plan_file::Fabric& fabric = file.fabric();
+  spec->fabric.leaf_sizes.assign(fabric.leaf_sizes().begin(), fabric.leaf_sizes().end());
+  spec->fabric.leaf_uplink_bandwidth = fabric.leaf_uplink_bandwidth();
+  spec->fabric.spine_latency_s = fabric.spine_latency_s();
+  return absl::OkStatus();
+}
+
+void ToFile(const Plan& plan, plan_file::Plan* file) {
+  file->set_schema_version(kSchemaVersion);
+  file->set_graph_hash(plan.graph_hash);
+  ToFile(plan.model, file->mutable_model());
+  ToFile(plan.cluster, file->mutable_cluster());
+  file->set_seq(plan.seq);
+  file->set_global_batch(plan.global_batch);
+  file->set_dtype(std::string(Word(kDTypes, plan.dtype)));
+  file->set_grad_dtype(std::string(Word(kDTypes, plan.grad_dtype)));
+  [](const AdamSettings& from, plan_file::Optimizer* to) { TL_OPTIMIZER_FIELDS(TL_TO_FILE) }(
+      plan.optimizer, file->mutable_optimizer());
+  plan_file::Mesh* mesh = file->mutable_mesh();
+  mesh->set_dp(plan.dp);
+  mesh->set_pp(plan.pp);
+  mesh->set_tp(plan.tp);
+  for (const Axis axis : plan.mesh_order) mesh->add_order(std::string(Word(kAxisNames, axis)));
+  file->mutable_sharding()->set_sequence_parallel(plan.sequence_parallel);
+  file->mutable_sharding()->set_padded_vocab(plan.padded_vocab);
+  for (const StageChunk& chunk : plan.stages) {
+    plan_file::Chunk* out = file->add_stages();
+    out->set_stage(chunk.stage);
+    out->set_first_block(chunk.first_block);
+    out->set_blocks(chunk.blocks);
+  }
+  file->mutable_order()->set_schedule(std::string(Name(plan.schedule)));
+  file->mutable_order()->set_chunks(plan.chunks);
+  file->set_micro_batch(plan.micro_batch);
+  file->mutable_buckets()->set_bytes(plan.bucket_bytes);
+  file->mutable_buckets()->set_reduce(std::string(Word(kReductions, plan.reduce)));
+  file->set_recompute(std::string(Name(plan.recompute)));
+  file->set_zero(plan.zero);
+  file->mutable_collectives()->set_algorithm(
+      std::string(Word(kAlgorithms, plan.collective_algorithm)));
+  file->mutable_collectives()->set_order(std::string(Word(kOrders, plan.reduction_order)));
+}
+
+Status ReadMesh(const plan_file::Mesh& mesh, const std::string& where, Plan* plan) {
+  plan->dp = mesh.dp();
+  plan->pp = mesh.pp();
+  plan->tp = mesh.tp();
+  if (mesh.order().empty()) return absl::OkStatus();
+  if (mesh.order_size() != kAxes) {
+    return InputError(absl::StrCat(where, ": field 'mesh.order' has ", mesh.order_size(),
+                                   " axes; write each of dp, pp, tp once"));
+  }
+  for (int i = 0; i < kAxes; ++i) {
+    TL_RETURN_IF_ERROR(
+        ReadWord(kAxisNames, mesh.order(i), where, "mesh.order", false, &plan->mesh_order[i]));
+  }
+  return absl::OkStatus();
+}
+
+// Fields whose absence means something else than zero.
+void FillDefaults(const plan_file::Plan& file, Plan* plan) {
+  if (plan->chunks == 0) plan->chunks = 1;
+  if (plan->bucket_bytes == 0) plan->bucket_bytes = kDefaultBucketBytes;
+  if (plan->padded_vocab == 0 && plan->tp > 0 && plan->model.vocab <= INT32_MAX) {
+    plan->padded_vocab = PaddedVocab(plan->model.vocab, plan->tp);
+  }
+  if (file.has_optimizer()) {
+    [](const plan_file::Optimizer& from, AdamSettings* to) {
+      TL_OPTIMIZER_FIELDS(TL_FROM_OPTIONAL)
+    }(file.optimizer(), &plan->optimizer);
+  }
+}
+
+StatusOr<Plan> FromFile(const plan_file::Plan& file, const std::string& where) {
+  if (file.schema_version() != kSchemaVersion) {
+    return InputError(absl::StrCat(where, ": field 'schema_version' is ", file.schema_version(),
+                                   "; this program reads ", kSchemaVersion));
+  }
+  Plan plan;
+  plan.graph_hash = file.graph_hash();
+  TL_RETURN_IF_ERROR(FromFile(file.model(), where, &plan.model));
+  TL_RETURN_IF_ERROR(FromFile(file.cluster(), where, &plan.cluster));
+  plan.seq = file.seq();
+  plan.global_batch = file.global_batch();
+  TL_RETURN_IF_ERROR(ReadWord(kDTypes, file.dtype(), where, "dtype", false, &plan.dtype));
+  TL_RETURN_IF_ERROR(
+      ReadWord(kDTypes, file.grad_dtype(), where, "grad_dtype", true, &plan.grad_dtype));
+  TL_RETURN_IF_ERROR(ReadMesh(file.mesh(), where, &plan));
+  plan.sequence_parallel = file.sharding().sequence_parallel();
+  plan.padded_vocab = file.sharding().padded_vocab();
+  TL_RETURN_IF_ERROR(
+      ReadWord(kSchedules, file.order().schedule(), where, "order.schedule", true, &plan.schedule));
+  plan.chunks = file.order().chunks();
+  plan.micro_batch = file.micro_batch();
+  plan.bucket_bytes = file.buckets().bytes();
+  TL_RETURN_IF_ERROR(
+      ReadWord(kReductions, file.buckets().reduce(), where, "buckets.reduce", true, &plan.reduce));
+  TL_RETURN_IF_ERROR(
+      ReadWord(kRecomputes, file.recompute(), where, "recompute", true, &plan.recompute));
+  plan.zero = file.zero();
+  TL_RETURN_IF_ERROR(ReadWord(kAlgorithms, file.collectives().algorithm(), where,
+                              "collectives.algorithm", true, &plan.collective_algorithm));
+  TL_RETURN_IF_ERROR(ReadWord(kOrders, file.collectives().order(), where, "collectives.order", true,
+                              &plan.reduction_order));
+  FillDefaults(file, &plan);
+  for (const plan_file::Chunk& chunk : file.stages()) {
+    plan.stages.push_back({chunk.stage(), chunk.first_block(), chunk.blocks()});
+  }
+  if (plan.stages.empty()) {
+    auto stages = DefaultStages(plan.model.layers, plan.pp, plan.chunks);
+    if (!stages.ok()) return Annotate(stages.status(), where);
+    plan.stages = *std::move(stages);
+  }
+  return plan;
+}
+
+// Collects the first error of protobuf's text parser.
+class FirstError : public google::protobuf::io::ErrorCollector {
+ public:
+  void AddError(int line, int column, const std::string& message) override {
+    if (!text_.empty()) return;
+    text_ = absl::StrCat("line ", line + 1, ", column ", column + 1, ": ", message);
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+}  // namespace
+
+std::string_view Name(Schedule schedule) { return Word(kSchedules, schedule); }
+std::string_view Name(Recompute recompute) { return Word(kRecomputes, recompute); }
+
+int64_t PaddedVocab(int64_t vocab, int32_t tp) { return (vocab + tp - 1) / tp * tp; }
+
+StatusOr<std::vector<StageChunk>> DefaultStages(int64_t layers, int32_t pp, int32_t chunks) {
+  if (pp < 1 || chunks < 1 || layers < 1 || layers > kMaxLayers) {
+    return InputError(absl::StrCat("pp = ", pp, " and chunks = ", chunks,
+                                   " must be at least 1, layers = ", layers, " from 1 to ",
+                                   kMaxLayers));
+  }
+  const int64_t count = int64_t{pp} * chunks;
+  if (layers % count != 0) {
+    return InputError(absl::StrCat("layers = ", layers, " do not divide by pp * chunks = ", pp,
+                                   " * ", chunks, " = ", count,
+                                   "; choose sizes that divide, or write `stages` by hand"));
+  }
+  std::vector<StageChunk> stages;
+  const int64_t per_chunk = layers / count;
+  for (int64_t i = 0; i < count; ++i) {
+    StageChunk chunk{static_cast<int32_t>(i % pp), i * per_chunk + 1, per_chunk};
+    if (i == 0) --chunk.first_block, ++chunk.blocks;
+    if (i == count - 1) ++chunk.blocks;
+    stages.push_back(chunk);
+  }
+  return stages;
+}
+
+std::string PlanToJson(const Plan& plan) {
+  plan_file::Plan file;
+  ToFile(plan, &file);
+  return MessageToJson(file);
+}
+
+std::string PlanToText(const Plan& plan) {
+  plan_file::Plan file;
+  ToFile(plan, &file);
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(file, &text);
+  return text;
+}
+
+StatusOr<Plan> ParsePlan(std::string_view content, const std::string& where) {
+  plan_file::Plan file;
+  const std::string_view trimmed = Trim(content);
+  if (!trimmed.empty() && trimmed.front() == '{') {
+    TL_RETURN_IF_ERROR(MessageFromJson(content, where, &file));
+    return FromFile(file, where);
+  }
+  google::protobuf::TextFormat::Parser parser;
+  FirstError error;
+  parser.RecordErrorsTo(&error);
+  parser.SetRecursionLimit(32);
+  if (!parser.ParseFromString(std::string(content), &file)) {
+    return InputError(absl::StrCat(
+        where, ": neither JSON (which starts with \"{\") nor a plan in text form: ", error.text()));
+  }
+  return FromFile(file, where);
+}
+
+StatusOr<Plan> ReadPlan(const std::string& path) {
+  TL_ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
+  TL_ASSIGN_OR_RETURN(Plan plan, ParsePlan(content, path));
+  const Status status = Validate(plan);
+  if (!status.ok()) return Annotate(status, path);
+  return plan;
+}
+
+Status WritePlan(const Plan& plan, const std::string& path) {
+  return WriteFileAtomically(path, PlanToJson(plan));
+}
+
+}  // namespace tideline

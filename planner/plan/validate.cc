@@ -1,0 +1,283 @@
+#include "planner/plan/validate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace tideline {
+namespace {
+
+constexpr int64_t kMaxWidth = int64_t{1} << 24;
+constexpr int64_t kMaxCount = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMaxGpus = int64_t{1} << 20;
+constexpr int64_t kMaxBytes = int64_t{1} << 60;
+
+template <typename... Parts>
+Status Invalid(const char* field, const Parts&... parts) {
+  return InputError(absl::StrCat("field '", field, "' ", parts...));
+}
+
+Status CheckRange(const char* field, int64_t value, int64_t least, int64_t most) {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return Invalid(field, "is ", value, "; it must be from ", least, " to ", most);
+}
+
+Status CheckReal(const char* field, double value, double above, bool or_equal) {
+  if (std::isfinite(value) && (value > above || (or_equal && value == above))) {
+    return absl::OkStatus();
+  }
+  return Invalid(field, "is ", value, "; it must be finite and ", or_equal ? "at least " : "above ",
+                 above);
+}
+
+Status CheckDevice(const DeviceSpec& device) {
+  TL_RETURN_IF_ERROR(CheckRange("cluster.device.memory_bytes", device.memory_bytes, 1, kMaxBytes));
+  TL_RETURN_IF_ERROR(CheckRange("cluster.device.runtime_reserve_bytes",
+                                device.runtime_reserve_bytes, 0, device.memory_bytes - 1));
+  const std::pair<const char*, double> above_zero[] = {
+      {"cluster.device.peak_fp32_flops", device.peak_fp32_flops},
+      {"cluster.device.peak_16bit_flops", device.peak_16bit_flops},
+      {"cluster.device.memory_bandwidth", device.memory_bandwidth},
+      {"cluster.device.gemm_efficiency", device.gemm_efficiency},
+      {"cluster.device.bandwidth_efficiency", device.bandwidth_efficiency}};
+  for (const auto& [field, value] : above_zero) {
+    TL_RETURN_IF_ERROR(CheckReal(field, value, 0, false));
+  }
+  const std::pair<const char*, double> not_negative[] = {
+      {"cluster.device.kernel_overhead_s", device.kernel_overhead_s},
+      {"cluster.device.half_m", device.half_m},
+      {"cluster.device.half_n", device.half_n},
+      {"cluster.device.half_k", device.half_k}};
+  for (const auto& [field, value] : not_negative) {
+    TL_RETURN_IF_ERROR(CheckReal(field, value, 0, true));
+  }
+  return absl::OkStatus();
+}
+
+Status CheckNode(const NodeSpec& node) {
+  TL_RETURN_IF_ERROR(CheckRange("cluster.node.gpus", node.gpus, 1, kMaxGpus));
+  TL_RETURN_IF_ERROR(CheckRange("cluster.node.nics", node.nics, 1, kMaxGpus));
+  TL_RETURN_IF_ERROR(CheckRange("cluster.node.host_cores", node.host_cores, 1, kMaxGpus));
+  TL_RETURN_IF_ERROR(
+      CheckRange("cluster.node.host_memory_bytes", node.host_memory_bytes, 0, kMaxBytes));
+  const std::pair<const char*, double> reals[] = {
+      {"cluster.node.nvlink_bandwidth", node.nvlink_bandwidth},
+      {"cluster.node.nvlink_latency_s", node.nvlink_latency_s},
+      {"cluster.node.pcie_bandwidth", node.pcie_bandwidth},
+      {"cluster.node.pcie_latency_s", node.pcie_latency_s},
+      {"cluster.node.nic_bandwidth", node.nic_bandwidth},
+      {"cluster.node.nic_latency_s", node.nic_latency_s},
+      {"cluster.node.dram_bandwidth", node.dram_bandwidth}};
+  for (const auto& [field, value] : reals) {
+    TL_RETURN_IF_ERROR(CheckReal(field, value, 0, true));
+  }
+  if (node.interconnect != Interconnect::kMesh) return absl::OkStatus();
+  const size_t gpus = static_cast<size_t>(node.gpus);
+  bool square = node.links_between.size() == gpus;
+  for (const std::vector<int32_t>& row : node.links_between) {
+    square = square && row.size() == gpus &&
+             std::all_of(row.begin(), row.end(), [](int32_t links) { return links >= 0; });
+  }
+  if (square) return absl::OkStatus();
+  return Invalid("cluster.node.links_between", "must have ", node.gpus, " rows of ", node.gpus,
+                 " counts of 0 or more, one per pair of GPUs");
+}
+
+Status CheckFabric(const ClusterSpec& cluster) {
+  const FabricSpec& fabric = cluster.fabric;
+  TL_RETURN_IF_ERROR(
+      CheckReal("cluster.fabric.leaf_uplink_bandwidth", fabric.leaf_uplink_bandwidth, 0, true));
+  TL_RETURN_IF_ERROR(CheckReal("cluster.fabric.spine_latency_s", fabric.spine_latency_s, 0, true));
+  if (fabric.leaf_sizes.empty()) return absl::OkStatus();
+  int64_t nodes = 0;
+  for (const int32_t size : fabric.leaf_sizes) {
+    TL_RETURN_IF_ERROR(CheckRange("cluster.fabric.leaf_sizes", size, 1, kMaxGpus));
+    nodes += size;
+  }
+  if (nodes == cluster.nodes) return absl::OkStatus();
+  return Invalid("cluster.fabric.leaf_sizes", "add up to ", nodes, " nodes; cluster.nodes is ",
+                 cluster.nodes);
+}
+
+Status CheckHost(const HostProfile& host) {
+  const std::pair<const char*, double> reals[] = {
+      {"cluster.host.kernel_launch_s", host.kernel_launch_s},
+      {"cluster.host.collective_launch_s", host.collective_launch_s},
+      {"cluster.host.copy_launch_s", host.copy_launch_s},
+      {"cluster.host.host_task_s", host.host_task_s},
+      {"cluster.host.step_s", host.step_s}};
+  for (const auto& [field, value] : reals) {
+    TL_RETURN_IF_ERROR(CheckReal(field, value, 0, true));
+  }
+  return absl::OkStatus();
+}
+
+Status CheckWorkload(const Plan& plan) {
+  TL_RETURN_IF_ERROR(CheckRange("seq", plan.seq, 1, plan.model.max_positions));
+  TL_RETURN_IF_ERROR(CheckRange("global_batch", plan.global_batch, 1, kMaxCount));
+  if (plan.grad_dtype != DType::kF32 && plan.grad_dtype != plan.dtype) {
+    return Invalid("grad_dtype", "is ", std::string(Name(plan.grad_dtype)), " with dtype ",
+                   std::string(Name(plan.dtype)), "; write fp32 or ",
+                   std::string(Name(plan.dtype)));
+  }
+  const AdamSettings& adam = plan.optimizer;
+  TL_RETURN_IF_ERROR(CheckReal("optimizer.learning_rate", adam.learning_rate, 0, true));
+  TL_RETURN_IF_ERROR(CheckReal("optimizer.beta1", adam.beta1, 0, true));
+  TL_RETURN_IF_ERROR(CheckReal("optimizer.beta2", adam.beta2, 0, true));
+  if (adam.beta1 >= 1) return Invalid("optimizer.beta1", "must be below 1");
+  if (adam.beta2 >= 1) return Invalid("optimizer.beta2", "must be below 1");
+  TL_RETURN_IF_ERROR(CheckReal("optimizer.epsilon", adam.epsilon, 0, false));
+  return CheckReal("optimizer.decay", adam.decay, 0, true);
+}
+
+Status CheckMesh(const Plan& plan) {
+  TL_RETURN_IF_ERROR(CheckRange("mesh.dp", plan.dp, 1, kMaxGpus));
+  TL_RETURN_IF_ERROR(CheckRange("mesh.pp", plan.pp, 1, kMaxGpus));
+  TL_RETURN_IF_ERROR(CheckRange("mesh.tp", plan.tp, 1, kMaxGpus));
+  const int64_t ranks = int64_t{plan.dp} * plan.pp;
+  if (ranks > kMaxGpus || ranks * plan.tp != plan.cluster.gpus()) {
+    return Invalid("mesh", "has tp * pp * dp = ", plan.tp, " * ", plan.pp, " * ", plan.dp,
+                   ", which must be the number of GPUs of the cluster, ", plan.cluster.gpus());
+  }
+  std::array<Axis, kAxes> sorted = plan.mesh_order;
+  std::sort(sorted.begin(), sorted.end());
+  if (sorted != std::array<Axis, kAxes>{Axis::kData, Axis::kPipeline, Axis::kTensor}) {
+    return Invalid("mesh.order", "must name each of dp, pp, tp once");
+  }
+  return absl::OkStatus();
+}
+
+Status CheckDivides(const char* field, const char* what, int64_t value, int32_t tp) {
+  if (value % tp == 0) return absl::OkStatus();
+  return Invalid(field, "is ", tp, ", which does not divide the ", value, " ", what,
+                 "; choose tp among their divisors");
+}
+
+Status CheckSharding(const Plan& plan) {
+  TL_RETURN_IF_ERROR(CheckDivides("mesh.tp", "heads", plan.model.heads, plan.tp));
+  TL_RETURN_IF_ERROR(
+      CheckDivides("mesh.tp", "heads of keys and values", plan.model.kv_heads, plan.tp));
+  TL_RETURN_IF_ERROR(CheckDivides("mesh.tp", "columns of the MLP", plan.model.ffn, plan.tp));
+  if (plan.sequence_parallel) {
+    TL_RETURN_IF_ERROR(CheckDivides("mesh.tp", "tokens of the sequence", plan.seq, plan.tp));
+  }
+  if (plan.padded_vocab < plan.model.vocab || plan.padded_vocab % plan.tp != 0 ||
+      plan.padded_vocab > kMaxCount) {
+    return Invalid("sharding.padded_vocab", "is ", plan.padded_vocab,
+                   "; it must be a multiple of tp = ", plan.tp, " that holds ", plan.model.vocab,
+                   " tokens, for example ", PaddedVocab(plan.model.vocab, plan.tp));
+  }
+  return absl::OkStatus();
+}
+
+Status CheckStages(const Plan& plan) {
+  TL_RETURN_IF_ERROR(CheckRange("order.chunks", plan.chunks, 1, kMaxLayers));
+  if (plan.chunks > 1 && plan.schedule != Schedule::kInterleaved) {
+    return Invalid("order.chunks", "is ", plan.chunks, " with schedule ",
+                   std::string(Name(plan.schedule)),
+                   "; several chunks per stage need schedule interleaved");
+  }
+  const int64_t count = int64_t{plan.pp} * plan.chunks;
+  if (static_cast<int64_t>(plan.stages.size()) != count) {
+    return Invalid("stages", "has ", plan.stages.size(), " entries; pp * chunks = ", plan.pp, " * ",
+                   plan.chunks, " = ", count);
+  }
+  int64_t next = 0;
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const StageChunk& chunk = plan.stages[i];
+    const std::string field = absl::StrCat("stages[", i, "]");
+    if (chunk.stage != static_cast<int32_t>(i % plan.pp)) {
+      return Invalid(field.c_str(), "is on stage ", chunk.stage,
+                     "; entry i is on stage i mod pp = ", i % plan.pp);
+    }
+    if (chunk.first_block != next || chunk.blocks < 1 || chunk.blocks > plan.blocks() - next) {
+      return Invalid(field.c_str(), "holds ", chunk.blocks, " blocks from ", chunk.first_block,
+                     "; the next block is ", next, " of ", plan.blocks(),
+                     ", and every entry holds at least one");
+    }
+    next += chunk.blocks;
+  }
+  if (next != plan.blocks()) {
+    return Invalid("stages", "hold ", next, " blocks; the model has ", plan.blocks(),
+                   " (embedding, layers, head)");
+  }
+  return absl::OkStatus();
+}
+
+Status CheckBatches(const Plan& plan) {
+  TL_RETURN_IF_ERROR(CheckRange("micro_batch", plan.micro_batch, 1, kMaxCount));
+  const int64_t samples = plan.dp * plan.micro_batch;
+  if (plan.global_batch % samples != 0) {
+    return Invalid("global_batch", "is ", plan.global_batch,
+                   ", which does not divide by dp * micro_batch = ", plan.dp, " * ",
+                   plan.micro_batch, " = ", samples);
+  }
+  if (plan.schedule == Schedule::kInterleaved && plan.micro_batches() % plan.pp != 0) {
+    return Invalid("order.schedule", "is interleaved with ", plan.micro_batches(),
+                   " micro-batches per replica, which do not divide by pp = ", plan.pp,
+                   "; change global_batch or micro_batch, or use 1f1b");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Status ValidateModel(const DecoderConfig& model) {
+  if (model.name.empty()) return Invalid("model.name", "is empty");
+  TL_RETURN_IF_ERROR(CheckRange("model.layers", model.layers, 1, kMaxLayers));
+  TL_RETURN_IF_ERROR(CheckRange("model.hidden", model.hidden, 1, kMaxWidth));
+  TL_RETURN_IF_ERROR(CheckRange("model.heads", model.heads, 1, kMaxWidth));
+  TL_RETURN_IF_ERROR(CheckRange("model.kv_heads", model.kv_heads, 1, model.heads));
+  TL_RETURN_IF_ERROR(CheckRange("model.head_dim", model.head_dim, 1, kMaxWidth));
+  TL_RETURN_IF_ERROR(CheckRange("model.ffn", model.ffn, 1, kMaxWidth));
+  TL_RETURN_IF_ERROR(CheckRange("model.vocab", model.vocab, 1, kMaxCount));
+  TL_RETURN_IF_ERROR(CheckRange("model.max_positions", model.max_positions, 1, kMaxCount));
+  TL_RETURN_IF_ERROR(CheckRange("model.position_offset", model.position_offset, 0, kMaxCount));
+  TL_RETURN_IF_ERROR(CheckReal("model.norm_epsilon", model.norm_epsilon, 0, false));
+  if (model.heads % model.kv_heads != 0) {
+    return Invalid("model.kv_heads", "is ", model.kv_heads, ", which does not divide the ",
+                   model.heads, " heads");
+  }
+  if (model.position != PositionKind::kRotary) return absl::OkStatus();
+  if (model.head_dim % 2 != 0) {
+    return Invalid("model.head_dim", "is ", model.head_dim, "; rotary positions turn pairs");
+  }
+  TL_RETURN_IF_ERROR(CheckReal("model.rotary.theta", model.rotary.theta, 0, false));
+  return CheckReal("model.rotary.factor", model.rotary.factor, 1, true);
+}
+
+Status ValidateCluster(const ClusterSpec& cluster) {
+  TL_RETURN_IF_ERROR(CheckRange("cluster.nodes", cluster.nodes, 1, kMaxGpus));
+  TL_RETURN_IF_ERROR(CheckNode(cluster.node));
+  TL_RETURN_IF_ERROR(
+      CheckRange("cluster.nodes", int64_t{cluster.nodes} * cluster.node.gpus, 1, kMaxGpus));
+  TL_RETURN_IF_ERROR(CheckDevice(cluster.device));
+  TL_RETURN_IF_ERROR(CheckHost(cluster.host));
+  return CheckFabric(cluster);
+}
+
+Status Validate(const Plan& plan) {
+  TL_RETURN_IF_ERROR(ValidateModel(plan.model));
+  TL_RETURN_IF_ERROR(ValidateCluster(plan.cluster));
+  TL_RETURN_IF_ERROR(CheckWorkload(plan));
+  TL_RETURN_IF_ERROR(CheckMesh(plan));
+  TL_RETURN_IF_ERROR(CheckSharding(plan));
+  TL_RETURN_IF_ERROR(CheckStages(plan));
+  TL_RETURN_IF_ERROR(CheckBatches(plan));
+  TL_RETURN_IF_ERROR(CheckRange("buckets.bytes", plan.bucket_bytes, 1, kMaxBytes));
+  TL_RETURN_IF_ERROR(CheckRange("zero", plan.zero, 0, 3));
+  if (plan.reduce == GradientReduction::kEachMicroBatch && plan.zero < 2) {
+    return Invalid("buckets.reduce", "is each_micro_batch with zero = ", plan.zero,
+                   "; it needs zero = 2 or 3");
+  }
+  const std::string& hash = plan.graph_hash;
+  if (hash.size() != 64 || hash.find_first_not_of("0123456789abcdef") != std::string::npos) {
+    return Invalid("graph_hash", "must be 64 hexadecimal digits");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tideline

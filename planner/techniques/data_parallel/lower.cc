@@ -1,0 +1,14 @@
+#include "planner/techniques/data_parallel/lower.h"
+
+namespace tideline {
+
+bool UsesDataParallel(const Plan& plan) { return plan.dp > 1; }
+
+Status LowerDataParallel(Draft& draft) {
+  draft.mesh[static_cast<size_t>(Axis::kData)] = draft.plan.dp;
+  draft.micro_batches = draft.plan.micro_batches();
+  draft.order = {SerialOrder(draft.micro_batches)};
+  return absl::OkStatus();
+}
+
+}  // namespace tideline

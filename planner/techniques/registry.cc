@@ -1,0 +1,18 @@
+#include "planner/techniques/registry.h"
+
+#include "planner/techniques/checkpoint/lower.h"
+#include "planner/techniques/data_parallel/lower.h"
+#include "planner/techniques/zero/lower.h"
+
+namespace tideline {
+
+std::span<const LoweringPass> LoweringPasses() {
+  static constexpr LoweringPass kPasses[] = {
+      {"data_parallel", UsesDataParallel, LowerDataParallel},
+      {"zero", UsesZero, LowerZero},
+      {"checkpoint", UsesCheckpoint, LowerCheckpoint},
+  };
+  return kPasses;
+}
+
+}  // namespace tideline

@@ -1,0 +1,122 @@
+#include "sim/communication/collective_steps.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "models/ir/dtype.h"
+
+namespace tideline {
+namespace {
+
+// A share of the tensor in whole bytes, to the nearest.
+int64_t Share(int64_t bytes, int64_t numerator, int64_t denominator) {
+  return std::llround(static_cast<double>(bytes) * static_cast<double>(numerator) /
+                      static_cast<double>(denominator));
+}
+
+std::vector<CollectiveStep> RingSteps(const Collective& collective, int32_t members,
+                                      bool explicit_steps) {
+  const int64_t bytes = FullBytes(collective, members);
+  const int64_t hops =
+      collective.kind == CollectiveKind::kAllReduce ? 2 * (int64_t{members} - 1) : members - 1;
+  CollectiveStep step;
+  const int64_t on_edge = explicit_steps ? Share(bytes, 1, members) : Share(bytes, hops, members);
+  for (int32_t from = 0; from < members; ++from) {
+    step.transfers.push_back({from, (from + 1) % members, on_edge});
+  }
+  if (explicit_steps) return std::vector<CollectiveStep>(hops, step);
+  step.latency_hops = hops;
+  return {step};
+}
+
+// The root's bytes flow down the line of members; there is no edge back to it.
+std::vector<CollectiveStep> LineSteps(const Collective& collective, int32_t members) {
+  CollectiveStep step;
+  for (int32_t from = 0; from + 1 < members; ++from) {
+    step.transfers.push_back({from, from + 1, FullBytes(collective, members)});
+  }
+  step.latency_hops = members - 1;
+  return {step};
+}
+
+std::vector<CollectiveStep> TreeSteps(const Collective& collective, int32_t members) {
+  const int64_t bytes = FullBytes(collective, members);
+  std::vector<CollectiveStep> up, down;
+  for (int32_t distance = 1; distance < members; distance *= 2) {
+    CollectiveStep towards_root, from_root;
+    for (int32_t member = distance; member < members; member += 2 * distance) {
+      towards_root.transfers.push_back({member, member - distance, bytes});
+      from_root.transfers.push_back({member - distance, member, bytes});
+    }
+    up.push_back(towards_root);
+    down.push_back(from_root);
+  }
+  up.insert(up.end(), down.rbegin(), down.rend());
+  return up;
+}
+
+std::vector<CollectiveStep> HalvingDoublingSteps(const Collective& collective, int32_t members) {
+  const int64_t bytes = FullBytes(collective, members);
+  int32_t core = 1;
+  while (core <= members / 2) core *= 2;
+  std::vector<CollectiveStep> steps;
+  CollectiveStep hand_in, hand_out;
+  for (int32_t extra = core; extra < members; ++extra) {
+    hand_in.transfers.push_back({extra, extra - core, bytes});
+    hand_out.transfers.push_back({extra - core, extra, bytes});
+  }
+  if (core < members) steps.push_back(hand_in);
+  std::vector<CollectiveStep> halving;
+  int64_t parts = 2;
+  for (int32_t distance = core / 2; distance >= 1; distance /= 2, parts *= 2) {
+    CollectiveStep step;
+    for (int32_t member = 0; member < core; ++member) {
+      step.transfers.push_back({member, member ^ distance, Share(bytes, 1, parts)});
+    }
+    halving.push_back(step);
+  }
+  steps.insert(steps.end(), halving.begin(), halving.end());
+  steps.insert(steps.end(), halving.rbegin(), halving.rend());
+  if (core < members) steps.push_back(hand_out);
+  return steps;
+}
+
+}  // namespace
+
+TransferPattern PatternOf(const Collective& collective) {
+  if (collective.kind == CollectiveKind::kBroadcast) return TransferPattern::kLine;
+  if (collective.kind != CollectiveKind::kAllReduce) return TransferPattern::kRing;
+  switch (collective.algorithm) {
+    case CollectiveAlgorithm::kRing:
+      return TransferPattern::kRing;
+    case CollectiveAlgorithm::kTree:
+      return TransferPattern::kTree;
+    case CollectiveAlgorithm::kHalvingDoubling:
+      return TransferPattern::kHalvingDoubling;
+  }
+  return TransferPattern::kRing;
+}
+
+int64_t FullBytes(const Collective& collective, int64_t members) {
+  const bool gathered = collective.kind == CollectiveKind::kAllGather ||
+                        collective.kind == CollectiveKind::kReduceScatter;
+  return collective.outer * collective.block * SizeOf(collective.dtype) * (gathered ? members : 1);
+}
+
+std::vector<CollectiveStep> StepsOf(const Collective& collective, int32_t members,
+                                    bool explicit_steps) {
+  if (members <= 1) return {};
+  switch (PatternOf(collective)) {
+    case TransferPattern::kRing:
+      return RingSteps(collective, members, explicit_steps);
+    case TransferPattern::kLine:
+      return LineSteps(collective, members);
+    case TransferPattern::kTree:
+      return TreeSteps(collective, members);
+    case TransferPattern::kHalvingDoubling:
+      return HalvingDoublingSteps(collective, members);
+  }
+  return {};
+}
+
+}  // namespace tideline

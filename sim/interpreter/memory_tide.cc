@@ -1,0 +1,61 @@
+#include "sim/interpreter/memory_tide.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace tideline {
+
+MemoryTide::MemoryTide(const Role& role, int32_t rank, RunSink* sink)
+    : role_(role), rank_(rank), sink_(sink) {
+  for (const Buffer& buffer : role.buffers) {
+    if (!buffer.persistent || buffer.category == Category::kRuntime) continue;
+    const int space = static_cast<int>(buffer.space);
+    live_[space] += buffer.bytes;
+    by_category_[space][static_cast<int>(buffer.category)] += buffer.bytes;
+  }
+  peak_ = live_;
+  if (sink_ == nullptr) return;
+  for (int space = 0; space < kSpaces; ++space) {
+    for (int category = 0; category < kCategories; ++category) {
+      if (by_category_[space][category] != 0) Report(0, space, category);
+    }
+  }
+}
+
+void MemoryTide::EndSection() { Apply(std::numeric_limits<double>::infinity()); }
+
+void MemoryTide::Apply(double before_s) {
+  std::sort(pending_.begin(), pending_.end(), [](const Pending& a, const Pending& b) {
+    return a.time_s != b.time_s ? a.time_s < b.time_s : a.index < b.index;
+  });
+  size_t applied = 0;
+  while (applied < pending_.size() && pending_[applied].time_s < before_s) {
+    ApplyOne(pending_[applied++]);
+  }
+  pending_.erase(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(applied));
+  next_batch_ = std::max(kBatch, 2 * pending_.size());
+}
+
+void MemoryTide::ApplyOne(const Pending& change) {
+  const Buffer& buffer = role_.buffers[change.buffer];
+  if (buffer.category == Category::kRuntime) return;
+  const int space = static_cast<int>(buffer.space);
+  const int category = static_cast<int>(buffer.category);
+  const int64_t delta = change.alloc ? buffer.bytes : -buffer.bytes;
+  live_[space] += delta;
+  peak_[space] = std::max(peak_[space], live_[space]);
+  if (sink_ == nullptr) return;
+  by_category_[space][category] += delta;
+  Report(change.time_s, space, category);
+}
+
+void MemoryTide::Report(double time_s, int space, int category) {
+  sink_->Add(MemorySample{.rank = rank_,
+                          .space = static_cast<uint8_t>(space),
+                          .category = static_cast<uint8_t>(category),
+                          .time_ns = std::llround(time_s * 1e9),
+                          .live_bytes = by_category_[space][category]});
+}
+
+}  // namespace tideline

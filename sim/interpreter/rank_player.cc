@@ -1,0 +1,256 @@
+#include "sim/interpreter/rank_player.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+
+namespace tideline {
+namespace {
+
+bool IsTransferUnit(UnitKind kind) {
+  return kind == UnitKind::kCollective || kind == UnitKind::kSend || kind == UnitKind::kReceive ||
+         kind == UnitKind::kCopy;
+}
+
+}  // namespace
+
+uint32_t SinkNames::IdOf(const Instruction& instruction) {
+  if (instruction.name >= ids_.size()) return sink_->Intern(Name(instruction.kind));
+  uint32_t& id = ids_[instruction.name];
+  if (id == kNoId) id = sink_->Intern(NameText(program_, instruction.name));
+  return id;
+}
+
+RankPlayer::RankPlayer(const Program& program, int32_t rank, RunSink* sink, SinkNames* names)
+    : role_(program.roles[program.ranks[rank].role]),
+      rank_(rank),
+      sink_(sink),
+      names_(names),
+      tide_(role_, rank, sink),
+      lanes_(role_.lanes.size()) {
+  TL_CHECK(lanes_.size() <= 64, "a rank has at most 64 lanes");
+  if (sink_ == nullptr) return;
+  for (size_t lane = 0; lane < role_.lanes.size(); ++lane) {
+    sink_->DeclareLane(rank, static_cast<uint16_t>(lane), LaneName(program, role_.lanes[lane]));
+  }
+}
+
+void RankPlayer::BeginSection(const Section& section, const CompiledSection& compiled, int32_t step,
+                              double time_s) {
+  TL_CHECK(!under_way_, "sections of a rank follow each other");
+  section_ = &section;
+  compiled_ = &compiled;
+  step_ = step;
+  under_way_ = true;
+  lanes_left_ = 0;
+  ready_lanes_ = 0;
+  times_.resize(compiled.units.size());
+  launch_base_s_.assign(1, time_s);
+  for (size_t lane = 0; lane < lanes_.size(); ++lane) {
+    const uint32_t begin = compiled.lane_begin[lane];
+    lanes_[lane] = {.begin = begin, .count = compiled.lane_begin[lane + 1] - begin};
+    lanes_[lane].free_s = time_s;
+    if (lanes_[lane].count == 0) continue;
+    ++lanes_left_;
+    ready_lanes_ |= uint64_t{1} << lane;
+  }
+  busy_until_s_ = time_s;
+  binding_ = {};
+  split_ = {};
+  section_bytes_ = {};
+}
+
+void RankPlayer::Complete(uint16_t lane, double own_arrival_s, double start_s, double end_s) {
+  Lane& on_lane = lanes_[lane];
+  const Unit& unit = UnitAt(lane, on_lane.next);
+  on_lane.in_transfer = false;
+  UnitTimes& times = times_[on_lane.begin + on_lane.next];
+  times.own_arrival_s = own_arrival_s;
+  times.start_s = start_s;
+  EndUnit(lane, unit, end_s);
+  ready_lanes_ |= uint64_t{1} << lane;
+}
+
+void RankPlayer::Run(Transport& transport, double now_s) {
+  while (ready_lanes_ != 0) {
+    const int lane = std::countr_zero(ready_lanes_);
+    ready_lanes_ &= ready_lanes_ - 1;
+    PlayLane(static_cast<uint16_t>(lane), transport);
+  }
+  tide_.Advance(now_s);
+  if (under_way_ && lanes_left_ == 0) EndSection(transport);
+}
+
+bool RankPlayer::WaitsOver(uint16_t lane, const Unit& unit, double& ready_s) {
+  for (const UnitWait& wait : compiled_->Waits(unit)) {
+    Lane& other = lanes_[wait.lane];
+    if (other.next <= wait.unit) {
+      other.waiters |= uint64_t{1} << lane;
+      return false;
+    }
+    ready_s = std::max(ready_s, times_[other.begin + wait.unit].end_s);
+  }
+  if (unit.kind != UnitKind::kMemory && unit.host_tasks_before >= launch_base_s_.size()) {
+    lanes_[kHostLane].waiters |= uint64_t{1} << lane;
+    return false;
+  }
+  return true;
+}
+
+void RankPlayer::PlayLane(uint16_t lane, Transport& transport) {
+  Lane& on_lane = lanes_[lane];
+  while (!on_lane.in_transfer && on_lane.next < on_lane.count) {
+    const Unit& unit = UnitAt(lane, on_lane.next);
+    double ready_s = on_lane.free_s;
+    if (!WaitsOver(lane, unit, ready_s)) return;
+    if (lane == kComputeLane) {
+      for (const UnitWait& wait : compiled_->Waits(unit)) {
+        Bind(wait.lane, wait.unit, times_[lanes_[wait.lane].begin + wait.unit].end_s);
+      }
+    }
+    const double launch_base_s =
+        unit.kind == UnitKind::kMemory ? 0 : launch_base_s_[unit.host_tasks_before];
+    switch (unit.kind) {
+      case UnitKind::kMemory:
+        if (unit.has_memory) PlayParts(unit, ready_s, 0, ready_s);
+        EndUnit(lane, unit, ready_s);
+        break;
+      case UnitKind::kCompute: {
+        const double end_s = PlayCompute(unit, ready_s, launch_base_s);
+        if (unit.has_memory || sink_ != nullptr) PlayParts(unit, ready_s, launch_base_s, end_s);
+        EndUnit(lane, unit, end_s);
+        break;
+      }
+      case UnitKind::kHostTask: {
+        const double start_s = std::max(ready_s, launch_base_s + unit.launch_s);
+        launch_base_s_.push_back(start_s + unit.busy_s - unit.launch_s);
+        times_[on_lane.begin + on_lane.next].start_s = start_s;
+        EndUnit(lane, unit, start_s + unit.busy_s);
+        break;
+      }
+      default: {
+        const double arrival_s = std::max(ready_s, launch_base_s + unit.launch_s);
+        on_lane.in_transfer = true;
+        if (transport.Arrive(*this, lane, unit, arrival_s)) {
+          Complete(lane, arrival_s, arrival_s, arrival_s);
+        }
+        break;
+      }
+    }
+  }
+}
+
+double RankPlayer::PlayCompute(const Unit& unit, double ready_s, double launch_base_s) {
+  const double first_launch_s = launch_base_s + unit.launch_s;
+  const double first_start_s = std::max(ready_s, first_launch_s);
+  const double end_s = std::max(ready_s + unit.busy_s, launch_base_s + unit.host_end_s);
+  ChargeIdle(busy_until_s_, first_start_s, first_launch_s, binding_, split_);
+  split_.compute += unit.busy_s;
+  // Between the kernels of a run only launches are waited for.
+  split_.host += std::max(0.0, end_s - first_start_s - unit.busy_s);
+  busy_until_s_ = end_s;
+  binding_ = {};
+  return end_s;
+}
+
+void RankPlayer::PlayParts(const Unit& unit, double ready_s, double launch_base_s, double end_s) {
+  // Dates are clipped to the end of the unit, which was summed in another order.
+  double now_s = ready_s;
+  for (const UnitPart& part : compiled_->Parts(unit)) {
+    if (part.kind == InstructionKind::kCompute) {
+      const double start_s = std::min(end_s, std::max(now_s, launch_base_s + part.launch_s));
+      now_s = std::min(end_s, start_s + part.duration_s);
+      if (sink_ != nullptr) Emit(part, start_s, now_s, 0);
+    } else if (part.buffer != kNoId) {
+      tide_.Change(now_s, part.instruction, part.buffer, part.kind == InstructionKind::kAlloc);
+    }
+  }
+}
+
+void RankPlayer::EndUnit(uint16_t lane, const Unit& unit, double end_s) {
+  Lane& on_lane = lanes_[lane];
+  UnitTimes& times = times_[on_lane.begin + on_lane.next];
+  times.end_s = end_s;
+  if (IsTransferUnit(unit.kind) || unit.kind == UnitKind::kHostTask) {
+    if (sink_ != nullptr) Emit(compiled_->Parts(unit)[0], times.start_s, end_s, unit.bytes);
+    if (unit.has_memory) PlayParts(unit, end_s, 0, end_s);
+  }
+  on_lane.free_s = end_s;
+  ++on_lane.next;
+  if (on_lane.next == on_lane.count) --lanes_left_;
+  ready_lanes_ |= on_lane.waiters;
+  on_lane.waiters = 0;
+}
+
+void RankPlayer::Bind(uint16_t lane, uint32_t unit, double end_s) {
+  using Kind = BindingWait<double>::Kind;
+  if (binding_.kind != Kind::kNone && end_s <= binding_.end) return;
+  const UnitTimes& times = times_[lanes_[lane].begin + unit];
+  binding_.kind = IsTransferUnit(UnitAt(lane, unit).kind) ? Kind::kTransfer : Kind::kOther;
+  binding_.own_arrival = times.own_arrival_s;
+  binding_.all_arrived = times.start_s;
+  binding_.end = end_s;
+}
+
+void RankPlayer::EndSection(Transport& transport) {
+  double end_s = launch_base_s_.front();
+  for (uint16_t lane = 0; lane < lanes_.size(); ++lane) {
+    end_s = std::max(end_s, lanes_[lane].free_s);
+  }
+  // The barrier waits for whichever lane finished last.
+  binding_ = {};
+  for (uint16_t lane = 0; lane < lanes_.size(); ++lane) {
+    if (lanes_[lane].count > 0) Bind(lane, lanes_[lane].count - 1, lanes_[lane].free_s);
+  }
+  ChargeIdle(busy_until_s_, end_s, -std::numeric_limits<double>::infinity(), binding_, split_);
+  tide_.EndSection();
+  ended_split_ = split_;
+  ended_bytes_ = section_bytes_;
+  under_way_ = false;
+  transport.SectionEnded(*this, end_s);
+}
+
+void RankPlayer::Emit(const UnitPart& part, double start_s, double end_s, int64_t bytes) {
+  const Instruction& instruction = section_->instructions[part.instruction];
+  sink_->Add(RunEvent{.rank = rank_,
+                      .step = step_,
+                      .instruction = part.instruction,
+                      .lane = instruction.lane,
+                      .kind = static_cast<uint8_t>(instruction.kind),
+                      .phase = static_cast<uint8_t>(instruction.phase),
+                      .name = names_->IdOf(instruction),
+                      .layer = instruction.layer,
+                      .micro_batch = instruction.micro_batch,
+                      .start_ns = std::llround(start_s * 1e9),
+                      .end_ns = std::llround(end_s * 1e9),
+                      .bytes = bytes});
+}
+
+void RankPlayer::Mute() {
+  sink_ = nullptr;
+  tide_.Mute();
+}
+
+std::vector<BlockedLane> RankPlayer::Blocked() const {
+  std::vector<BlockedLane> blocked;
+  if (!under_way_) return blocked;
+  for (uint16_t lane = 0; lane < lanes_.size(); ++lane) {
+    const Lane& on_lane = lanes_[lane];
+    if (on_lane.next >= on_lane.count) continue;
+    const Unit& unit = UnitAt(lane, on_lane.next);
+    BlockedLane entry{.lane = lane,
+                      .instruction = compiled_->Parts(unit)[0].instruction,
+                      .in_transfer = on_lane.in_transfer};
+    for (const UnitWait& wait : compiled_->Waits(unit)) {
+      if (lanes_[wait.lane].next > wait.unit) continue;
+      entry.waits_for = compiled_->Parts(UnitAt(wait.lane, wait.unit))[0].instruction;
+    }
+    blocked.push_back(entry);
+  }
+  return blocked;
+}
+
+}  // namespace tideline
