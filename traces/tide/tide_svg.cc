@@ -10,15 +10,15 @@
 namespace tideline {
 namespace {
 
-// Okabe & Ito (2008), ordered so that neighbours in a stack contrast.
-constexpr std::array<const char*, 10> kColours = {"#0072B2", "#E69F00", "#009E73", "#56B4E9",
-                                                  "#CC79A7", "#D55E00", "#F0E442", "#8C6BB1",
-                                                  "#A6761D", "#7F7F7F"};
+// Paul Tol's light scheme (2021) and greys, ordered so that neighbours in a stack contrast.
+constexpr std::array<const char*, 10> kColours = {"#77AADD", "#EE8866", "#EEDD88", "#44BB99",
+                                                  "#FFAABB", "#99DDFF", "#BBCC33", "#AAAA00",
+                                                  "#DDDDDD", "#BBBBBB"};
 
 constexpr int kLeft = 78;
 constexpr int kRight = 150;
-constexpr int kTop = 84;  // title, subtitle and legend
-constexpr int kGap = 34;  // between panels: the name of the next one
+constexpr int kTop = 112;  // title, subtitle and legend
+constexpr int kGap = 34;   // between panels: the name of the next one
 constexpr int kBottom = 52;
 
 std::string Number(double value) {
@@ -164,16 +164,16 @@ class Picture {
     for (size_t category = 0; category < used_.size(); ++category) {
       if (!used_[category]) continue;
       const std::string name = NameOrNumber(categories_, category, "category");
-      absl::StrAppend(&svg_, "<rect x=\"", Number(x), "\" y=\"58\" width=\"11\" height=\"11\" ",
+      absl::StrAppend(&svg_, "<rect x=\"", Number(x), "\" y=\"62\" width=\"11\" height=\"11\" ",
                       "rx=\"2\" fill=\"", kColours[category % kColours.size()], "\"/>\n");
-      Text(x + 16, 68, name, 12, "#333333", "start");
-      x += 16 + 6.6 * static_cast<double>(name.size()) + 18;
+      Text(x + 16, 72, name, 12, "#333333", "start");
+      x += 16 + 7.2 * static_cast<double>(name.size()) + 16;
     }
   }
 
   void Grid(int top) {
     const Unit unit = BytesUnit(top_bytes_ / 2);
-    const double step = Step(top_bytes_ / unit.size, 4) * unit.size;
+    const double step = std::exp2(std::ceil(std::log2(top_bytes_ / 5)));
     for (double bytes = 0; bytes < top_bytes_; bytes += step) {
       const double y = Y(top, bytes);
       Line(kLeft, y, kLeft + plot_width_, y, "stroke=\"#e6e6e6\"");

@@ -1,6 +1,6 @@
 // A picture of the memory tide: one panel per curve with the categories stacked, the capacity line,
 // and the peak marked, as an SVG document (light theme). Pure text out of numbers: equal curves
-// give equal bytes. Colours are Okabe and Ito's set, told apart by colour-blind eyes.
+// give equal bytes. Colours are Paul Tol's light scheme, told apart by colour-blind eyes.
 #ifndef TIDELINE_TRACES_TIDE_TIDE_SVG_H_
 #define TIDELINE_TRACES_TIDE_TIDE_SVG_H_
 
