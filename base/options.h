@@ -27,7 +27,7 @@ enum class OptionKind : uint8_t {
 struct OptionRecord {
   std::string name;  // "memory-limit": the flag is --memory-limit
   OptionKind kind = OptionKind::kText;
-  std::string value_name;         // what help calls the value: "SIZE"
+  std::string value_name = {};    // what help calls the value: "SIZE"
   std::string sentence;           // one sentence, ending in a full stop
   std::string default_text = {};  // empty: no default, the option is then absent
   std::vector<std::string> choices = {};
