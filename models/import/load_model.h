@@ -1,0 +1,21 @@
+// MODEL of the command line: a zoo name, "gpt:..." or "llama:...", or the path of a Hugging Face
+// config.json.
+#ifndef TIDELINE_MODELS_IMPORT_LOAD_MODEL_H_
+#define TIDELINE_MODELS_IMPORT_LOAD_MODEL_H_
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "models/import/hf_config.h"
+
+namespace tideline {
+
+// A text that ends in ".json" or holds a '/' is a path; everything else is resolved by the zoo.
+// `positions` as in ResolveModel. Errors: those of ResolveModel (exit 2), ReadFile and
+// ImportHfConfig (exit 5).
+StatusOr<ImportedModel> LoadModel(const std::string& model, int64_t positions = 0);
+
+}  // namespace tideline
+
+#endif  // TIDELINE_MODELS_IMPORT_LOAD_MODEL_H_
