@@ -351,8 +351,12 @@ std::vector<TensorId> SavedStorages(const Graph& training) {
     if (node.phase != Phase::kBackward) continue;
     for (TensorId input : node.inputs) {
       const TensorId storage = Storage(training, input);
-      const TensorRole role = training.tensors[storage].role;
-      if (role == TensorRole::kActivation || role == TensorRole::kTokens) saved.insert(storage);
+      const Tensor& tensor = training.tensors[storage];
+      const bool forward =
+          tensor.producer == kNone || training.nodes[tensor.producer].phase == Phase::kForward;
+      const bool kept =
+          tensor.role == TensorRole::kActivation || tensor.role == TensorRole::kTokens;
+      if (forward && kept) saved.insert(storage);
     }
   }
   return {saved.begin(), saved.end()};

@@ -2,6 +2,8 @@
 
 #include "planner/techniques/checkpoint/lower.h"
 #include "planner/techniques/data_parallel/lower.h"
+#include "planner/techniques/pipeline/lower.h"
+#include "planner/techniques/tensor_parallel/lower.h"
 #include "planner/techniques/zero/lower.h"
 
 namespace tideline {
@@ -10,7 +12,9 @@ std::span<const LoweringPass> LoweringPasses() {
   static constexpr LoweringPass kPasses[] = {
       {"data_parallel", UsesDataParallel, LowerDataParallel},
       {"zero", UsesZero, LowerZero},
+      {"tensor_parallel", UsesTensorParallel, LowerTensorParallel},
       {"checkpoint", UsesCheckpoint, LowerCheckpoint},
+      {"pipeline", UsesPipeline, LowerPipeline},
   };
   return kPasses;
 }
