@@ -224,7 +224,7 @@ StatusOr<ClusterSpec> ReadBase(JsonObject* object) {
   const std::optional<JsonValue> field = object->Find("base");
   if (!field.has_value()) return ClusterSpec();
   TL_ASSIGN_OR_RETURN(const std::string text, field->AsString());
-  const StatusOr<ClusterSpec> base = ParseCluster(text);
+  StatusOr<ClusterSpec> base = ParseCluster(text);
   if (!base.ok()) return field->Error(std::string(base.status().message()));
   return base;
 }
