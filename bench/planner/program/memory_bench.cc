@@ -8,6 +8,7 @@
 #include "planner/program/live_bound.h"
 #include "planner/program/memory.h"
 #include "planner/program/order.h"
+#include "planner/program/verifier.h"
 #include "tests/planner/program/pipeline_program.h"
 
 namespace tideline {
@@ -71,6 +72,16 @@ void BM_MeasureMemory(benchmark::State& state) {
   }
 }
 
+// All stages at once.
+void BM_Verify(benchmark::State& state) {
+  PipelineOptions options = OptionsOf(state);
+  options.with_memory = true;
+  const Program program = MakePipelineProgram(options);
+  for (auto _ : state) {
+    if (!Verify(program).ok()) state.SkipWithError("rejected");
+  }
+}
+
 void BM_LiveBound(benchmark::State& state) {
   Program program = FirstStage(state);
   Role& role = program.roles[0];
@@ -91,6 +102,7 @@ BENCHMARK(BM_Build)->Apply(Shapes);
 BENCHMARK(BM_InsertLifetimes)->Apply(Shapes);
 BENCHMARK(BM_AssignAddresses)->Apply(Shapes);
 BENCHMARK(BM_MeasureMemory)->Apply(Shapes);
+BENCHMARK(BM_Verify)->Apply(Shapes);
 BENCHMARK(BM_LiveBound)->Apply(Shapes);
 
 }  // namespace

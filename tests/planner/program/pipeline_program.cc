@@ -119,12 +119,18 @@ class Stage {
     }
     saved_.resize(options_.micro_batches);
     const int32_t warm_up = std::min(options_.stages - 1 - stage_, options_.micro_batches);
-    for (int32_t m = 0; m < warm_up; ++m) Forward(m);
+    for (int32_t m = 0; m < warm_up; ++m) SendActivation(Forward(m));
     for (int32_t m = warm_up; m < options_.micro_batches; ++m) {
-      Forward(m);
-      Backward(m - warm_up);
+      // The gradient comes in before the activation goes out: with both ends sending first, playing
+      // in list order would never end.
+      const Pass forward = Forward(m);
+      const Pass backward = ReceiveGradient(m - warm_up);
+      SendActivation(forward);
+      Backward(m - warm_up, backward);
     }
-    for (int32_t m = options_.micro_batches - warm_up; m < options_.micro_batches; ++m) Backward(m);
+    for (int32_t m = options_.micro_batches - warm_up; m < options_.micro_batches; ++m) {
+      Backward(m, ReceiveGradient(m));
+    }
     Update();
     body_ = nullptr;
   }
@@ -168,12 +174,20 @@ class Stage {
     if (options_.tensor > 1) AllReduce(buffer, tensor_group_, tensor_lane_, name);
   }
 
+  // One forward or backward pass of one micro-batch.
+  struct Pass {
+    size_t number = 0;
+    uint32_t tensor = kNoId;  // forward: what it hands on; backward: what it begins with
+  };
+
   // A pass begins: it may run one pass ahead of the messages of the pass before the last.
-  void BeginPass() {
+  Pass BeginPass() {
     pass_starts_.push_back(body_->last());
-    throttle_ = {};
-    if (sends_.size() >= 2) throttle_ = {sends_[sends_.size() - 2]};
     sends_.push_back(kNoId);
+    return {sends_.size() - 1, kNoId};
+  }
+  Ids ThrottleOf(const Pass& pass) const {
+    return pass.number >= 2 ? Ids{sends_[pass.number - 2]} : Ids();
   }
 
   uint32_t Receive(const Ends& from, const std::string& name) {
@@ -187,30 +201,43 @@ class Stage {
     return buffer;
   }
 
-  void Send(const Ends& to, uint32_t buffer, const std::string& name) {
+  void Send(const Ends& to, const Pass& pass, uint32_t buffer, const std::string& name) {
     Instruction instruction{.kind = InstructionKind::kSend, .lane = to.send};
     instruction.what = to.peer;
-    sends_.back() = body_->Append(instruction, name,
-                                  {{.buffer = buffer, .bytes = Hidden(), .access = Access::kRead}});
+    sends_[pass.number] = body_->Append(
+        instruction, name, {{.buffer = buffer, .bytes = Hidden(), .access = Access::kRead}});
   }
 
-  void Forward(int32_t micro_batch) {
-    BeginPass();
-    uint32_t x = 0;
+  Pass Forward(int32_t micro_batch) {
+    Pass pass = BeginPass();
+    throttle_ = ThrottleOf(pass);
     if (previous_.there) {
-      x = Receive(previous_, "receive activation");
+      pass.tensor = Receive(previous_, "receive activation");
     } else {
-      x = Make("embedding", Hidden());
-      body_->Compute("embed", {}, {x}, {}, throttle_);
+      pass.tensor = Make("embedding", Hidden());
+      body_->Compute("embed", {}, {pass.tensor}, {}, throttle_);
     }
     for (int32_t layer = 0; layer < options_.layers; ++layer) {
-      x = ForwardLayer(micro_batch, layer, x);
+      pass.tensor = ForwardLayer(micro_batch, layer, pass.tensor);
     }
+    if (!next_.there) head_inputs_.push_back(pass.tensor);
+    return pass;
+  }
+
+  void SendActivation(const Pass& pass) {
+    if (next_.there) Send(next_, pass, pass.tensor, "send activation");
+  }
+
+  Pass ReceiveGradient(int32_t micro_batch) {
+    Pass pass = BeginPass();
+    throttle_ = ThrottleOf(pass);
     if (next_.there) {
-      Send(next_, x, "send activation");
+      pass.tensor = Receive(next_, "receive gradient");
     } else {
-      head_inputs_.push_back(x);
+      pass.tensor = Make("loss gradient", Hidden());
+      body_->Compute("loss", {head_inputs_[micro_batch]}, {pass.tensor}, {}, throttle_);
     }
+    return pass;
   }
 
   uint32_t ForwardLayer(int32_t micro_batch, int32_t layer, uint32_t x) {
@@ -247,19 +274,13 @@ class Stage {
     return y;
   }
 
-  void Backward(int32_t micro_batch) {
-    BeginPass();
-    uint32_t dy = 0;
-    if (next_.there) {
-      dy = Receive(next_, "receive gradient");
-    } else {
-      dy = Make("loss gradient", Hidden());
-      body_->Compute("loss", {head_inputs_[micro_batch]}, {dy}, {}, throttle_);
-    }
+  void Backward(int32_t micro_batch, const Pass& pass) {
+    uint32_t dy = pass.tensor;
+    throttle_ = ThrottleOf(pass);
     for (int32_t layer = options_.layers - 1; layer >= 0; --layer) {
       dy = BackwardLayer(saved_[micro_batch][layer], layer, dy, layer + 1 == options_.layers);
     }
-    if (previous_.there) Send(previous_, dy, "send gradient");
+    if (previous_.there) Send(previous_, pass, dy, "send gradient");
   }
 
   uint32_t BackwardLayer(const Saved& saved, int32_t layer, uint32_t dy, bool first) {
