@@ -1,10 +1,12 @@
 #include "cli/command.h"
 #include "cli/doctor.h"
+#include "cli/profile.h"
 
 namespace tideline {
 
 std::vector<std::unique_ptr<Command>> MakeCommands() {
   std::vector<std::unique_ptr<Command>> commands;
+  commands.push_back(MakeProfileCommand());
   commands.push_back(MakeDoctorCommand());
   return commands;
 }

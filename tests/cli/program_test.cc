@@ -65,6 +65,63 @@ TEST(ProgramTest, DoctorInTextAndJson) {
   EXPECT_EQ(simgrid.rfind("3.", 0), 0u);
 }
 
+// gpt2 (DEFINITIONS 10 and 11): 124,439,808 parameters; forward 24BLsh^2(1 + s/6h) + 2BshV with
+// s = 1024, h = 768, L = 12, V = 50257 and causal attention at half:
+// 24 * 12 * 1024 * 768^2 + 12 * 2 * 1024^2 * 768 + 2 * 1024 * 768 * 50257.
+TEST(ProgramTest, ProfileOfGpt2) {
+  const ProgramResult result =
+      Tideline({"profile", "gpt2", "--seq", "1024", "--json", "--by-module"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto document = JsonDocument::Parse(result.out, "profile");
+  ASSERT_TRUE(document.ok()) << document.status().message();
+  auto object = *document->root().AsObject();
+  int64_t parameters = 0;
+  double forward = 0;
+  double backward = 0;
+  int64_t saved = 0;
+  EXPECT_TRUE(object.Read("parameters", &parameters).ok());
+  EXPECT_TRUE(object.Read("flops_forward", &forward).ok());
+  EXPECT_TRUE(object.Read("flops_backward", &backward).ok());
+  EXPECT_TRUE(object.Read("saved_activation_bytes", &saved, 1).ok());
+  EXPECT_EQ(parameters, 124439808);
+  EXPECT_EQ(forward,
+            24.0 * 12 * 1024 * 768 * 768 + 12.0 * 2 * 1024 * 1024 * 768 + 2.0 * 1024 * 768 * 50257);
+  EXPECT_EQ(backward, 2 * forward);
+  EXPECT_TRUE(object.Find("by_op")->IsNull());
+  EXPECT_FALSE(object.Find("by_module")->AsArray()->empty());
+  const ProgramResult text = Tideline({"profile", "gpt2", "--by-op", "--by-module"});
+  EXPECT_NE(text.out.find("124439808"), std::string::npos);
+  EXPECT_NE(text.out.find("operator"), std::string::npos);
+  EXPECT_NE(text.out.find("attention"), std::string::npos);
+}
+
+TEST(ProgramTest, ProfileRefusesBadInput) {
+  const ProgramResult unknown = Tideline({"profile", "gpt22"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_NE(unknown.err.find("gpt2"), std::string::npos);
+  EXPECT_EQ(Tideline({"profile", "gpt2", "--seq", "4096"}).exit_code, 2);
+  EXPECT_EQ(Tideline({"profile", "gpt2", "--dtype", "fp8"}).exit_code, 2);
+  EXPECT_EQ(Tideline({"profile", "missing/config.json"}).exit_code, 5);
+  const std::string path = ::testing::TempDir() + "/config.json";
+  ASSERT_TRUE(WriteFileAtomically(path, "{\"model_type\": \"gpt2\", \"n_layer\": -1}").ok());
+  const ProgramResult damaged = Tideline({"profile", path});
+  EXPECT_EQ(damaged.exit_code, 5);
+  EXPECT_EQ(damaged.out, "");
+  EXPECT_NE(damaged.err.find(path), std::string::npos);
+}
+
+// A model file that never comes: Ctrl+C and SIGTERM end the wait at once.
+TEST(ProgramTest, SignalsEndTheProgramWithinASecond) {
+  const std::string path = ::testing::TempDir() + "/fifo.json";
+  unlink(path.c_str());
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const ProgramResult result = Tideline({"profile", path}, {.signal = signal});
+    EXPECT_EQ(result.exit_code, 128 + signal);
+    EXPECT_EQ(result.out, "");
+  }
+}
+
 TEST(ProgramTest, OutputGoesToTheFileInstead) {
   const std::string path = ::testing::TempDir() + "/doctor.json";
   const ProgramResult result = Tideline({"doctor", "--json", "-o", path});
