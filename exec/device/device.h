@@ -20,7 +20,9 @@
 #ifndef TIDELINE_EXEC_DEVICE_DEVICE_H_
 #define TIDELINE_EXEC_DEVICE_DEVICE_H_
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -72,7 +74,7 @@ void EndHost(Machine& machine);
 Status HostBarrier(Device device, const char* what);
 
 // Nanoseconds since the machine was opened, the clock of OperationTime.
-int64_t NowNs(const Machine& machine);
+int64_t NowNs(Device device);
 
 // Makes `status` the result of the run if it has none yet: nothing runs any more, every waiting
 // host returns with it. For hosts and for operations that find something wrong while they run.
@@ -92,13 +94,25 @@ void Release(Device device, void* memory);
 // Bytes reserved now in `space`.
 int64_t ReservedBytes(Device device, Space space);
 
+// How much memory the device's work really touched at once (DEFINITIONS 2, "observed"): the largest
+// sum of bytes of reservations between their first and last touch, and its split by category at the
+// first operation that reaches it.
+struct ObservedMemory {
+  int64_t peak = 0;
+  std::array<int64_t, kCategories> peak_by_category{};
+};
+
+// None unless the machine watches touches. Call it when the device is synchronized.
+std::optional<ObservedMemory> Observed(Device device, Space space);
+
 // Says that the contents of a range are undefined from this point of `stream` on (null: of the host
 // thread's own work): it counts as a write that leaves nothing behind, so that a later read without
 // a write between is found. Does nothing on a GPU.
 Status ForgetContents(Device device, Stream stream, const char* name, uint64_t tag, void* memory,
                       int64_t bytes);
 
-// Blocking copies between host memory of the caller and a reservation; all streams must be idle.
+// Blocking copies between host memory of the caller and a reservation, after all work of the
+// device. Reading may find bytes that nothing wrote (padding).
 Status ReadMemory(Device device, void* destination, const void* source, int64_t bytes);
 Status WriteMemory(Device device, void* destination, const void* source, int64_t bytes);
 

@@ -15,7 +15,6 @@
 
 #include "base/status.h"
 #include "exec/device/device.h"
-#include "exec/emulator/touch_witness.h"
 
 namespace tideline {
 
@@ -42,10 +41,6 @@ using MachinePtr = std::unique_ptr<Machine, DestroyMachine>;
 
 // Errors (exit 2): counts or capacities that are not positive.
 StatusOr<MachinePtr> MakeEmulator(const EmulatorOptions& options);
-
-// What the device's operations have touched so far (DEFINITIONS 2, "observed"); meaningful when
-// every buffer is a reservation of its own. Call it when the device is synchronized.
-ObservedMemory Observed(Device device, Space space);
 
 }  // namespace tideline
 

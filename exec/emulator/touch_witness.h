@@ -15,16 +15,10 @@
 #include <span>
 #include <vector>
 
-#include "exec/device/operation.h"
+#include "exec/device/device.h"
 #include "planner/program/program.h"
 
 namespace tideline {
-
-// The largest sum of live bytes, and its split at the first operation that reaches it.
-struct ObservedMemory {
-  int64_t peak = 0;
-  std::array<int64_t, kCategories> peak_by_category{};
-};
 
 class TouchWitness {
  public:

@@ -373,8 +373,8 @@ TEST(EmulatorTest, TheWitnessSeesCopiesCollectivesAndTheHost) {
   sum.block = 16;
   ASSERT_TRUE(EnqueueCollective(self, stream, "sum", 2, sum, a, b).ok());
   ASSERT_TRUE(SynchronizeDevice(device).ok());
-  EXPECT_EQ(Observed(device, Space::kPinnedHost).peak, 64);
-  EXPECT_EQ(Observed(device, Space::kDevice).peak, 128);
+  EXPECT_EQ(Observed(device, Space::kPinnedHost)->peak, 64);
+  EXPECT_EQ(Observed(device, Space::kDevice)->peak, 128);
 }
 
 }  // namespace

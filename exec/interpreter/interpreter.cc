@@ -1,0 +1,272 @@
+#include "exec/interpreter/interpreter.h"
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "base/check.h"
+#include "exec/interpreter/rank_player.h"
+#include "exec/interpreter/run_state.h"
+#include "exec/memory/checkpoint.h"
+
+namespace tideline {
+namespace {
+
+constexpr double kLockWaitSeconds = 10.0;
+
+// The persistent buffers of a role, in id order: what a checkpoint holds.
+std::vector<uint32_t> PersistentBuffers(const Role& role) {
+  std::vector<uint32_t> persistent;
+  for (uint32_t index = 0; index < role.buffers.size(); ++index) {
+    if (role.buffers[index].persistent) persistent.push_back(index);
+  }
+  return persistent;
+}
+
+CheckpointHeader HeaderOf(const Program& program, const ExecuteOptions& options) {
+  CheckpointHeader header;
+  header.graph_hash = program.graph_hash;
+  header.plan_hash = options.plan_hash;
+  for (const Rank& rank : program.ranks) {
+    const Role& role = program.roles[rank.role];
+    auto& buffers = header.ranks.emplace_back();
+    for (const uint32_t index : PersistentBuffers(role)) {
+      const Buffer& buffer = role.buffers[index];
+      buffers.push_back(
+          {buffer.name < program.names.size() ? program.names[buffer.name] : "", buffer.bytes});
+    }
+  }
+  return header;
+}
+
+// The folder and what to begin from.
+struct Start {
+  std::optional<CheckpointFolder> folder;
+  std::optional<CheckpointFolder::Found> found;
+  std::vector<std::string> notes;
+};
+
+StatusOr<Start> FindStart(const CheckpointHeader& expected, const ExecuteOptions& options) {
+  Start start;
+  if (options.checkpoint_folder.empty()) {
+    if (options.resume) {
+      return UsageError("--resume needs --checkpoint DIR, the folder to resume from");
+    }
+    return start;
+  }
+  if (options.checkpoint_every < 1) {
+    return UsageError(absl::StrCat("--checkpoint-every ", options.checkpoint_every,
+                                   " is not a number of steps; give 1 or more"));
+  }
+  TL_ASSIGN_OR_RETURN(start.folder, CheckpointFolder::Open(options.checkpoint_folder,
+                                                           options.resume ? kLockWaitSeconds : 0));
+  if (!options.resume) {
+    TL_ASSIGN_OR_RETURN(const bool any, start.folder->HasAny());
+    if (any) {
+      return UsageError(absl::StrCat("--checkpoint ", options.checkpoint_folder,
+                                     ": the folder holds checkpoints already; add --resume to "
+                                     "continue from them, or name an empty folder"));
+    }
+    return start;
+  }
+  TL_ASSIGN_OR_RETURN(start.found, start.folder->FindNewest(&start.notes));
+  if (start.found) {
+    TL_RETURN_IF_ERROR(CheckSameRun(start.found->header, expected));
+    start.notes.push_back(absl::StrCat("resuming after step ", start.found->header.step));
+  } else {
+    start.notes.push_back(
+        absl::StrCat("no checkpoint in '", options.checkpoint_folder, "'; starting at step 0"));
+  }
+  return start;
+}
+
+class Run {
+ public:
+  Run(const Program& program, Machine& machine, const TokenSource& tokens,
+      const ExecuteOptions& options, const ExecuteHooks& hooks, Start start,
+      std::vector<uint32_t> bodies)
+      : program_(program),
+        machine_(machine),
+        tokens_(tokens),
+        options_(options),
+        hooks_(hooks),
+        start_(std::move(start)),
+        bodies_(std::move(bodies)),
+        first_step_(start_.found ? start_.found->header.step : 0),
+        state_(program, hooks, start_.found ? start_.found->header.losses : std::vector<double>(),
+               options.steps),
+        players_(program.ranks.size()),
+        statuses_(program.ranks.size()) {}
+
+  StatusOr<RunReport> Go() {
+    for (const std::string& note : start_.notes) state_.OnNote(note);
+    const int ranks = static_cast<int>(program_.ranks.size());
+    if (first_step_ < options_.steps) {
+      BeginHosts(machine_, ranks);
+      std::vector<std::thread> threads;
+      for (int rank = 0; rank < ranks; ++rank) {
+        threads.emplace_back([this, rank] {
+          statuses_[rank] = PlayRank(rank);
+          if (!statuses_[rank].ok()) Fail(GetDevice(machine_, rank), statuses_[rank]);
+          EndHost(machine_);
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+      TL_RETURN_IF_ERROR(Finding());
+    }
+    return Report();
+  }
+
+ private:
+  // The error that ended the run: the machine's, since the first one stops everything.
+  Status Finding() {
+    const Status machine = RunStatus(GetDevice(machine_, 0));
+    if (!machine.ok()) return machine;
+    for (const Status& status : statuses_) TL_RETURN_IF_ERROR(status);
+    return absl::OkStatus();
+  }
+
+  Status PlayRank(int32_t rank) {
+    RankPlayer::Setting setting;
+    setting.program = &program_;
+    setting.device = GetDevice(machine_, rank);
+    setting.rank = rank;
+    setting.eager = options_.eager;
+    setting.tokens = &tokens_;
+    setting.positions = hooks_.positions;
+    setting.on_loss = [this, rank](int64_t step, float loss) {
+      return state_.OnLoss(rank, step, loss);
+    };
+    players_[rank] = std::make_unique<RankPlayer>(std::move(setting));
+    RankPlayer& player = *players_[rank];
+    TL_RETURN_IF_ERROR(player.Open());
+    MemoryTide tide(player.role(), rank);
+    if (start_.found) {
+      TL_RETURN_IF_ERROR(Restore(rank));
+    } else {
+      TL_RETURN_IF_ERROR(PlaySection(player, tide, 0, -1));
+    }
+    for (int64_t step = first_step_; step < options_.steps; ++step) {
+      TL_RETURN_IF_ERROR(PlaySection(player, tide, bodies_[step] + 1, step));
+      TL_RETURN_IF_ERROR(MaybeSave(player, step + 1));
+    }
+    const uint32_t epilogue = static_cast<uint32_t>(player.role().bodies.size()) + 1;
+    TL_RETURN_IF_ERROR(PlaySection(player, tide, epilogue, -1));
+    Collect(player, tide);
+    return absl::OkStatus();
+  }
+
+  Status PlaySection(RankPlayer& player, MemoryTide& tide, uint32_t section, int64_t step) {
+    TL_RETURN_IF_ERROR(player.PlaySection(section, step));
+    state_.OnSection(player.rank(), step, player.Trace(section), tide);
+    return absl::OkStatus();
+  }
+
+  void Collect(const RankPlayer& player, const MemoryTide& tide) {
+    RankReport& report = state_.rank(player.rank());
+    for (int index = 0; index < kSpaces; ++index) {
+      const Space space = static_cast<Space>(index);
+      report.reserved_peak[index] = player.reserved_peak(space);
+      report.live_peak[index] = tide.peak(space);
+      report.observed[index] = Observed(player.device(), space);
+    }
+  }
+
+  // ---- Checkpoints ----
+
+  bool SavesAfter(int64_t steps_done) const {
+    return start_.folder &&
+           (steps_done % options_.checkpoint_every == 0 || steps_done == options_.steps);
+  }
+
+  // Every rank waits while rank 0 writes all ranks' buffers: the state of one moment.
+  Status MaybeSave(RankPlayer& player, int64_t steps_done) {
+    if (!SavesAfter(steps_done)) return absl::OkStatus();
+    TL_RETURN_IF_ERROR(HostBarrier(player.device(), "checkpoint"));
+    if (player.rank() == 0) TL_RETURN_IF_ERROR(Save(steps_done));
+    return HostBarrier(player.device(), "end of checkpoint");
+  }
+
+  Status Save(int64_t steps_done) {
+    CheckpointHeader header = HeaderOf(program_, options_);
+    header.step = steps_done;
+    header.losses = state_.LossesOf(steps_done);
+    return start_.folder->Save(
+        header, [this](int rank, int buffer, int64_t offset, std::span<char> bytes) {
+          return ReadMemory(players_[rank]->device(), bytes.data(),
+                            Persistent(rank, buffer, offset), static_cast<int64_t>(bytes.size()));
+        });
+  }
+
+  // Each rank reads the file and keeps its own part.
+  Status Restore(int32_t own) {
+    return start_.folder->Load(
+        *start_.found, [&](int rank, int buffer, int64_t offset, std::string_view bytes) {
+          if (rank != own) return absl::OkStatus();
+          return WriteMemory(players_[rank]->device(), Persistent(rank, buffer, offset),
+                             bytes.data(), static_cast<int64_t>(bytes.size()));
+        });
+  }
+
+  char* Persistent(int rank, int buffer, int64_t offset) const {
+    const RankPlayer& player = *players_[rank];
+    return static_cast<char*>(player.AddressOf(PersistentBuffers(player.role())[buffer])) + offset;
+  }
+
+  // ---- Result ----
+
+  StatusOr<RunReport> Report() {
+    RunReport report;
+    report.losses = state_.LossesOf(std::max(first_step_, options_.steps));
+    if (start_.found) report.resumed_from_step = first_step_;
+    const int64_t played = std::max<int64_t>(0, options_.steps - first_step_);
+    report.counted_steps = played > 1 ? played - 1 : played;
+    std::array<TouchedBytes, static_cast<size_t>(Op::kCount)> touched{};
+    for (const std::unique_ptr<RankPlayer>& player : players_) {
+      if (player == nullptr) continue;
+      for (size_t op = 0; op < touched.size(); ++op) {
+        touched[op].declared += player->touched()[op].declared;
+        touched[op].touched += player->touched()[op].touched;
+      }
+    }
+    for (size_t op = 0; op < touched.size(); ++op) {
+      if (touched[op].declared == 0) continue;
+      report.touched.push_back({static_cast<Op>(op), touched[op].declared, touched[op].touched});
+    }
+    report.ranks = state_.TakeRanks();
+    for (size_t rank = 0; rank < report.ranks.size(); ++rank) {
+      report.ranks[rank].extent = program_.roles[program_.ranks[rank].role].extent;
+    }
+    return report;
+  }
+
+  const Program& program_;
+  Machine& machine_;
+  const TokenSource& tokens_;
+  const ExecuteOptions& options_;
+  const ExecuteHooks& hooks_;
+  Start start_;
+  const std::vector<uint32_t> bodies_;
+  const int64_t first_step_;
+  RunState state_;
+  std::vector<std::unique_ptr<RankPlayer>> players_;
+  std::vector<Status> statuses_;
+};
+
+}  // namespace
+
+StatusOr<RunReport> Execute(const Program& program, Machine& machine, const TokenSource& tokens,
+                            const ExecuteOptions& options, const ExecuteHooks& hooks) {
+  TL_CHECK(DeviceCount(machine) >= static_cast<int>(program.ranks.size()), "a device per rank");
+  if (options.steps < 1) {
+    return UsageError(
+        absl::StrCat("--steps ", options.steps, " is not a number of steps; give 1 or more"));
+  }
+  TL_ASSIGN_OR_RETURN(std::vector<uint32_t> bodies, BodySequence(program, options.steps));
+  TL_ASSIGN_OR_RETURN(Start start, FindStart(HeaderOf(program, options), options));
+  Run run(program, machine, tokens, options, hooks, std::move(start), std::move(bodies));
+  return run.Go();
+}
+
+}  // namespace tideline

@@ -1,0 +1,98 @@
+// Interpreter: plays a Program on the devices of a machine; the executor's counterpart of
+// sim/interpreter.
+//
+// One host thread per rank gives its instructions in list order (rank_player.h). This part owns
+// what the ranks share: the schedule of bodies, losses, checkpoints, and what goes to the
+// observers.
+//
+//   TL_ASSIGN_OR_RETURN(MachinePtr machine, MakeEmulator({.devices = ranks, ...}));
+//   TL_ASSIGN_OR_RETURN(RunReport report, Execute(program, *machine, tokens, options, {}));
+#ifndef TIDELINE_EXEC_INTERPRETER_INTERPRETER_H_
+#define TIDELINE_EXEC_INTERPRETER_INTERPRETER_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "exec/data/token_source.h"
+#include "exec/device/device.h"
+#include "exec/launch/position_board.h"
+#include "planner/program/attribution.h"
+#include "planner/program/program.h"
+#include "traces/run/run_sink.h"
+
+namespace tideline {
+
+struct ExecuteOptions {
+  int64_t steps = 10;  // in total, those before a resume included
+  bool eager = false;  // every buffer is a reservation of its own; the machine must watch touches
+  std::string checkpoint_folder;  // empty: no checkpoints
+  int64_t checkpoint_every = 10;  // steps
+  bool resume = false;
+  std::string plan_hash;
+};
+
+// Called by one thread at a time.
+class RunObserver {
+ public:
+  virtual ~RunObserver() = default;
+  // Step `step` has finished on every rank; `seconds` is the longest of the ranks' times.
+  virtual void OnStep(int64_t step, double loss, double seconds) = 0;
+  // Something the user should know: a damaged checkpoint, an empty folder.
+  virtual void OnNote(std::string_view text) = 0;
+};
+
+// All may be null. The sink is called by one thread at a time.
+struct ExecuteHooks {
+  RunSink* sink = nullptr;
+  RunObserver* observer = nullptr;
+  PositionBoard* positions = nullptr;
+};
+
+// Bytes, by Space. `observed` is none unless the run was eager.
+struct RankReport {
+  std::array<int64_t, kSpaces> extent{};         // of the layout
+  std::array<int64_t, kSpaces> reserved_peak{};  // really reserved
+  std::array<int64_t, kSpaces> live_peak{};      // allocs and frees as they happened
+  std::array<std::optional<ObservedMemory>, kSpaces> observed;
+  TimeSplit<int64_t> time_ns;         // summed over the counted steps
+  std::vector<int64_t> step_time_ns;  // of the steps played, in order
+};
+
+struct TouchedOp {
+  Op op = Op::kAdd;
+  int64_t declared_bytes = 0;
+  int64_t touched_bytes = 0;
+};
+
+struct RunReport {
+  std::vector<double> losses;      // of every step from 0
+  int64_t resumed_from_step = -1;  // -1: not resumed
+  // The first step played warms up and is not counted unless it is the only one.
+  int64_t counted_steps = 0;
+  std::vector<RankReport> ranks;
+  std::vector<TouchedOp> touched;  // with CheckLevel::kKernels; ops that ran
+};
+
+// Whether this interpreter can play `program`: every kernel has an implementation, host tasks and
+// lanes fit, the vocabulary holds bytes. The Program's safety is the verifier's matter. Errors:
+// exit 5 or 6.
+Status CheckExecutable(const Program& program);
+
+// The bodies of `steps` steps: those with a count as often as it says, the open one (count 0) for
+// the rest. Error (exit 5): the schedule names no body, or cannot have that many steps.
+StatusOr<std::vector<uint32_t>> BodySequence(const Program& program, int64_t steps);
+
+// Precondition: Verify(program) and CheckExecutable(program) hold, the machine has a device per
+// rank. Errors: exit 1 when the run fails (every rank's finding is the same one), exit 2 for
+// options that do not go together, exit 5 for a checkpoint that cannot be used.
+StatusOr<RunReport> Execute(const Program& program, Machine& machine, const TokenSource& tokens,
+                            const ExecuteOptions& options, const ExecuteHooks& hooks);
+
+}  // namespace tideline
+
+#endif  // TIDELINE_EXEC_INTERPRETER_INTERPRETER_H_
