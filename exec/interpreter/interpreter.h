@@ -30,10 +30,10 @@ namespace tideline {
 struct ExecuteOptions {
   int64_t steps = 10;  // in total, those before a resume included
   bool eager = false;  // every buffer is a reservation of its own; the machine must watch touches
-  std::string checkpoint_folder;  // empty: no checkpoints
-  int64_t checkpoint_every = 10;  // steps
+  std::string checkpoint_folder = {};  // empty: no checkpoints
+  int64_t checkpoint_every = 10;       // steps
   bool resume = false;
-  std::string plan_hash;
+  std::string plan_hash = {};
 };
 
 // Called by one thread at a time.

@@ -22,6 +22,13 @@ const char* AxisText(Axis axis) {
   return "?";
 }
 
+bool HasPeerLane(const Program& program, int32_t rank, LaneKind kind, const Peer& peer) {
+  const std::vector<Lane>& lanes = program.roles[program.ranks[rank].role].lanes;
+  return std::any_of(lanes.begin(), lanes.end(), [&](const Lane& lane) {
+    return lane.kind == kind && program.peers[lane.index] == peer;
+  });
+}
+
 }  // namespace
 
 void RankPlayer::TouchMeter::OnTouched(const TouchReport& report) {
@@ -88,25 +95,30 @@ Status RankPlayer::OpenLanes() {
   return absl::OkStatus();
 }
 
-// A link is named by its sender and the sender's delta, so that the two lanes between a pair whose
-// axis has two ranks (+1 and -1 are the same rank) stay apart.
+// A link is named by its sender's delta where the other end has the lane of the opposite delta, so
+// that the two lanes between a pair whose axis has two ranks (+1 and -1 are the same rank) stay
+// apart; else by the delta modulo the axis, which is the same for both ends.
 Status RankPlayer::OpenPeer(const Peer& peer, PeerLinks& links) {
   if (links.send != nullptr) return absl::OkStatus();
   const int32_t other = PeerRank(program_, peer, setting_.rank);
+  const int32_t size = program_.mesh[static_cast<size_t>(peer.axis)];
   if (other == setting_.rank) {
     return InputError(absl::StrCat("rank ", setting_.rank, " sends to itself over axis ",
-                                   AxisText(peer.axis), " of size ",
-                                   program_.mesh[static_cast<size_t>(peer.axis)]));
+                                   AxisText(peer.axis), " of size ", size));
   }
-  const auto join = [&](int32_t from, int32_t to, int32_t delta) {
+  const auto join = [&](int32_t from, int32_t to, LaneKind there, int32_t sender_delta) {
+    const Peer opposite = {peer.axis, -peer.delta};
+    const bool exact = HasPeerLane(program_, other, there, opposite);
+    const int32_t wrapped = (sender_delta % size + size) % size;
     const int32_t pair[] = {from, to};
-    return JoinCommunicator(setting_.device,
-                            absl::StrCat("link ", AxisText(peer.axis), delta < 0 ? "" : "+", delta,
-                                         " from rank ", from, " to ", to),
-                            pair);
+    return JoinCommunicator(
+        setting_.device,
+        absl::StrCat("link ", AxisText(peer.axis), exact ? " by " : " modulo ",
+                     exact ? sender_delta : wrapped, " from rank ", from, " to ", to),
+        pair);
   };
-  TL_ASSIGN_OR_RETURN(links.send, join(setting_.rank, other, peer.delta));
-  TL_ASSIGN_OR_RETURN(links.receive, join(other, setting_.rank, -peer.delta));
+  TL_ASSIGN_OR_RETURN(links.send, join(setting_.rank, other, LaneKind::kReceiveFrom, peer.delta));
+  TL_ASSIGN_OR_RETURN(links.receive, join(other, setting_.rank, LaneKind::kSendTo, -peer.delta));
   links.send_to = 1;
   links.receive_from = 0;
   return absl::OkStatus();

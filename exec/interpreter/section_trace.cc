@@ -3,14 +3,6 @@
 #include <algorithm>
 
 namespace tideline {
-namespace {
-
-bool IsMemory(InstructionKind kind) {
-  return kind == InstructionKind::kAlloc || kind == InstructionKind::kFree;
-}
-
-}  // namespace
-
 void SectionTrace::Begin(int64_t now_ns) {
   begin_ns_ = now_ns;
   std::fill(times_.begin(), times_.end(), InstructionTime());
