@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "base/text.h"
 #include "planner/program/message.h"
@@ -74,17 +75,6 @@ class RoleChecker {
       if (rank.role == role) coordinates_.push_back(rank.coordinates);
     }
     affine_ranges_.resize(program.affines.size());
-    group_has_role_.resize(program.groups.size(), true);
-    for (size_t index = 0; index < program.groups.size(); ++index) {
-      const Group& group = program.groups[index];
-      if (group.subset.empty()) continue;
-      const size_t axis = static_cast<size_t>(group.axes[0]);
-      for (const Coordinates& rank : coordinates_) {
-        if (!std::binary_search(group.subset.begin(), group.subset.end(), rank[axis])) {
-          group_has_role_[index] = false;
-        }
-      }
-    }
   }
 
   Status Check() {
@@ -227,7 +217,7 @@ class RoleChecker {
     TL_RETURN_IF_ERROR(CheckWhat(instruction, program_.collectives.size()));
     const Collective& collective = program_.collectives[instruction.what];
     TL_RETURN_IF_ERROR(CheckLane(instruction, LaneKind::kGroup, collective.group));
-    if (!group_has_role_[collective.group]) {
+    if (!IsMember(collective.group)) {
       return InternalError("a rank of this role is not in the collective's group");
     }
     const int64_t part = collective.outer * collective.block * SizeOf(collective.dtype);
@@ -239,6 +229,20 @@ class RoleChecker {
     TL_RETURN_IF_ERROR(ExpectCount(2));
     TL_RETURN_IF_ERROR(Expect(0, Access::kRead, input));
     return Expect(1, Access::kWrite, output);
+  }
+
+  // Every rank of the role is in the group.
+  bool IsMember(uint32_t group) {
+    const auto [entry, is_new] = is_member_.try_emplace(group, true);
+    const Group& members = program_.groups[group];
+    if (is_new && !members.subset.empty()) {
+      const size_t axis = static_cast<size_t>(members.axes[0]);
+      for (const Coordinates& rank : coordinates_) {
+        entry->second &=
+            std::binary_search(members.subset.begin(), members.subset.end(), rank[axis]);
+      }
+    }
+    return entry->second;
   }
 
   Status CheckMessage(const Instruction& instruction, LaneKind lane, Access access) {
@@ -293,7 +297,7 @@ class RoleChecker {
   const Role& role_;
   std::vector<Coordinates> coordinates_;  // of the ranks that play the role
   std::vector<Range> affine_ranges_;      // empty until asked for
-  std::vector<bool> group_has_role_;      // per group: every rank of the role is a member
+  std::map<uint32_t, bool> is_member_;    // per group asked for
   const Section* section_ = nullptr;
   std::span<const Operand> operands_;
 };

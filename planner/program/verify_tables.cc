@@ -2,7 +2,6 @@
 #include <cstdlib>
 #include <limits>
 
-#include "base/text.h"
 #include "planner/program/message.h"
 #include "planner/program/verify_structure.h"
 
@@ -151,13 +150,13 @@ Status CheckTables(const Program& program) {
                                    "negative or too large"));
     }
   }
+  size_t bodies = program.roles.empty() ? 0 : SIZE_MAX;
+  for (const Role& role : program.roles) bodies = std::min(bodies, role.bodies.size());
   for (size_t index = 0; index < program.schedule.size(); ++index) {
     const BodyRun& run = program.schedule[index];
-    for (const Role& role : program.roles) {
-      if (run.body >= role.bodies.size() || run.times < 0) {
-        return InternalError(Message("schedule[", index, "]: body ", run.body, " x ", run.times,
-                                     " is none of role ", Quoted(role.name)));
-      }
+    if (run.body >= bodies || run.times < 0) {
+      return InternalError(Message("schedule[", index, "]: body ", run.body, " x ", run.times,
+                                   " is not in every role; all have ", bodies, " bodies"));
     }
   }
   return absl::OkStatus();
