@@ -14,15 +14,21 @@ int64_t Share(int64_t bytes, int64_t numerator, int64_t denominator) {
                       static_cast<double>(denominator));
 }
 
-std::vector<CollectiveStep> RingSteps(const Collective& collective, int32_t members,
+std::vector<CollectiveStep> RingSteps(const Collective& collective, int32_t members, int32_t width,
                                       bool explicit_steps) {
   const int64_t bytes = FullBytes(collective, members);
   const int64_t hops =
       collective.kind == CollectiveKind::kAllReduce ? 2 * (int64_t{members} - 1) : members - 1;
   CollectiveStep step;
-  const int64_t on_edge = explicit_steps ? Share(bytes, 1, members) : Share(bytes, hops, members);
+  const int64_t sent = explicit_steps ? Share(bytes, 1, members) : Share(bytes, hops, members);
+  const int64_t inside = width == members ? sent : Share(sent, width - 1, width);
   for (int32_t from = 0; from < members; ++from) {
-    step.transfers.push_back({from, (from + 1) % members, on_edge});
+    const int32_t node_begin = from - from % width;
+    const int32_t next_local = (from + 1) % width;
+    if (inside > 0) step.transfers.push_back({from, node_begin + next_local, inside});
+    if (width == members) continue;
+    const int32_t next_node_begin = (node_begin + width) % members;
+    step.transfers.push_back({from, next_node_begin + next_local, sent - inside});
   }
   if (explicit_steps) return std::vector<CollectiveStep>(hops, step);
   step.latency_hops = hops;
@@ -103,12 +109,26 @@ int64_t FullBytes(const Collective& collective, int64_t members) {
   return collective.outer * collective.block * SizeOf(collective.dtype) * (gathered ? members : 1);
 }
 
-std::vector<CollectiveStep> StepsOf(const Collective& collective, int32_t members,
+int32_t RingWidth(std::span<const int32_t> members, int32_t gpus_per_node) {
+  int32_t width = 0, run = 0;
+  for (size_t i = 0; i < members.size(); ++i) {
+    ++run;
+    const bool node_ends =
+        i + 1 == members.size() || members[i + 1] / gpus_per_node != members[i] / gpus_per_node;
+    if (!node_ends) continue;
+    if (width != 0 && run != width) return 1;
+    width = run;
+    run = 0;
+  }
+  return std::max(width, 1);
+}
+
+std::vector<CollectiveStep> StepsOf(const Collective& collective, int32_t members, int32_t width,
                                     bool explicit_steps) {
   if (members <= 1) return {};
   switch (PatternOf(collective)) {
     case TransferPattern::kRing:
-      return RingSteps(collective, members, explicit_steps);
+      return RingSteps(collective, members, width, explicit_steps);
     case TransferPattern::kLine:
       return LineSteps(collective, members);
     case TransferPattern::kTree:

@@ -1,9 +1,11 @@
 #include "sim/fold/fold.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "sim/communication/collective_steps.h"
@@ -39,13 +41,14 @@ Relations RelationsOf(const Program& program, const Role& role) {
 // One transfer of one rank as its node sees it.
 struct Edge {
   int64_t mark = 0;   // relation, step, direction
+  int64_t bytes = 0;  // of a sample: tells transfers of one step apart
   int32_t other = 0;  // the rank at the other end
   RouteKind route = RouteKind::kSwitch;
 };
 
 Collective Sample(TransferPattern pattern) {
   Collective collective;
-  collective.block = 1;
+  collective.block = 1 << 20;  // large enough that no share of it rounds to nothing
   if (pattern == TransferPattern::kLine) collective.kind = CollectiveKind::kBroadcast;
   if (pattern == TransferPattern::kTree) collective.algorithm = CollectiveAlgorithm::kTree;
   if (pattern == TransferPattern::kHalvingDoubling) {
@@ -91,8 +94,9 @@ class Folder {
     for (int32_t rank = 0; rank < ranks_; ++rank) members_[unit_[rank]].push_back(rank);
   }
 
-  void AddEdge(int32_t rank, int64_t mark, int32_t other) {
-    if (rank != other) edges_[rank].push_back({mark, other, RouteBetween(cluster_, rank, other)});
+  void AddEdge(int32_t rank, int64_t mark, int64_t bytes, int32_t other) {
+    if (rank == other) return;
+    edges_[rank].push_back({mark, bytes, other, RouteBetween(cluster_, rank, other)});
   }
 
   void AddEdges(int32_t rank) {
@@ -102,10 +106,10 @@ class Folder {
       AddCollectiveEdges(rank, group, pattern, relation++ << 32);
     }
     for (const uint32_t peer : relations.sends) {
-      AddEdge(rank, relation++ << 32, PeerRank(program_, program_.peers[peer], rank));
+      AddEdge(rank, relation++ << 32, 0, PeerRank(program_, program_.peers[peer], rank));
     }
     for (const uint32_t peer : relations.receives) {
-      AddEdge(rank, relation++ << 32, PeerRank(program_, program_.peers[peer], rank));
+      AddEdge(rank, relation++ << 32, 0, PeerRank(program_, program_.peers[peer], rank));
     }
   }
 
@@ -114,24 +118,31 @@ class Folder {
     const int32_t position = communicators_.PositionOf(group, rank);
     const int32_t count = static_cast<int32_t>(members.size());
     if (count < 2) return;
-    if (pattern == TransferPattern::kRing) {
-      AddEdge(rank, relation, members[(position + 1) % count]);
-      AddEdge(rank, relation + 1, members[(position + count - 1) % count]);
-      return;
-    }
-    int64_t mark = relation;
-    for (const CollectiveStep& step : StepsOfPattern(pattern, count)) {
-      for (const Transfer& transfer : step.transfers) {
-        if (transfer.from == position) AddEdge(rank, mark, members[transfer.to]);
-        if (transfer.to == position) AddEdge(rank, mark + 1, members[transfer.from]);
-      }
-      mark += 2;
+    const int32_t width = RingWidth(members, cluster_.node.gpus);
+    for (const MemberEdge& edge : EdgesOfMembers(pattern, count, width)[position]) {
+      AddEdge(rank, relation + edge.mark, edge.bytes, members[edge.other]);
     }
   }
 
-  const std::vector<CollectiveStep>& StepsOfPattern(TransferPattern pattern, int32_t count) {
-    auto [found, fresh] = steps_.try_emplace({pattern, count});
-    if (fresh) found->second = StepsOf(Sample(pattern), count, false);
+  // What each member of a pattern sends and receives.
+  struct MemberEdge {
+    int64_t mark = 0, bytes = 0;
+    int32_t other = 0;  // position
+  };
+  using MemberEdges = std::vector<std::vector<MemberEdge>>;
+
+  const MemberEdges& EdgesOfMembers(TransferPattern pattern, int32_t count, int32_t width) {
+    auto [found, fresh] = member_edges_.try_emplace({pattern, count, width});
+    if (!fresh) return found->second;
+    found->second.resize(count);
+    int64_t mark = 0;
+    for (const CollectiveStep& step : StepsOf(Sample(pattern), count, width, false)) {
+      for (const Transfer& transfer : step.transfers) {
+        found->second[transfer.from].push_back({mark, transfer.bytes, transfer.to});
+        found->second[transfer.to].push_back({mark + 1, transfer.bytes, transfer.from});
+      }
+      mark += 2;
+    }
     return found->second;
   }
 
@@ -170,18 +181,22 @@ class Folder {
 
   bool Refine() {
     std::vector<Signature> signatures;
+    std::vector<std::array<int64_t, 5>> ends;
     for (size_t unit = 0; unit < members_.size(); ++unit) {
       Signature signature = {colour_[unit]};
       for (const int32_t rank : members_[unit]) {
         signature.push_back(-1);
+        // In which order a member finds its transfers depends on where in the group it stands.
+        ends.clear();
         for (const Edge& edge : edges_[rank]) {
-          signature.push_back(edge.mark);
-          signature.push_back(static_cast<int64_t>(edge.route));
           // Inside the unit the local number says it all; outside, colour and local number.
-          signature.push_back(
-              unit_[edge.other] == static_cast<int32_t>(unit) ? -1 : colour_[unit_[edge.other]]);
-          signature.push_back(local_[edge.other]);
+          const int32_t its_unit = unit_[edge.other];
+          const int32_t colour = its_unit == static_cast<int32_t>(unit) ? -1 : colour_[its_unit];
+          ends.push_back({edge.mark, edge.bytes, static_cast<int64_t>(edge.route), colour,
+                          local_[edge.other]});
         }
+        std::sort(ends.begin(), ends.end());
+        for (const auto& end : ends) signature.insert(signature.end(), end.begin(), end.end());
       }
       signatures.push_back(std::move(signature));
     }
@@ -216,7 +231,8 @@ class Folder {
   std::vector<int32_t> unit_, local_;          // per rank
   std::vector<std::vector<int32_t>> members_;  // per unit, ascending
   std::vector<std::vector<Edge>> edges_;       // per rank
-  std::map<std::pair<TransferPattern, int32_t>, std::vector<CollectiveStep>> steps_;
+  // By pattern, members and members per node.
+  std::map<std::tuple<TransferPattern, int32_t, int32_t>, MemberEdges> member_edges_;
   std::vector<int32_t> colour_;  // per unit
   int32_t count_ = 0;
 };

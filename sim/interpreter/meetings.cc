@@ -212,7 +212,8 @@ Traffic Meetings::MakeTraffic(const Meeting& meeting, const Collective& collecti
   const int32_t first = folding_.ranks[meeting.parties.front().player];
   const std::vector<int32_t>& members = communicators_.MembersOf(meeting.group, first);
   const std::vector<CollectiveStep> steps =
-      StepsOf(collective, static_cast<int32_t>(members.size()), explicit_steps_);
+      StepsOf(collective, static_cast<int32_t>(members.size()),
+              RingWidth(members, cluster_.node.gpus), explicit_steps_);
   const bool closed = PatternOf(collective) == TransferPattern::kRing;
   Traffic traffic;
   for (const CollectiveStep& step : steps) {

@@ -218,6 +218,25 @@ TEST(SimulateTest, GroupsShareANic) {
   }
 }
 
+// dp 4 on two nodes of two GPUs, S = 1e9 B: each member sends 1.5e9 B, half of it to its neighbour
+// over NVLink and half to the other node over its own NIC: 0.75e9 / 10e9 = 0.075 s. With one NIC
+// for both 0.15 s.
+TEST(SimulateTest, RingsOverNodesUseEveryNic) {
+  const Program program =
+      OneRole(4, 1, 1, [](Hand& hand) { hand.AllReduce(Axis::kData, 1000000000); });
+  ClusterSpec cluster = TestCluster(2, 2);
+  for (const int32_t nics : {2, 1}) {
+    cluster.node.nics = nics;
+    for (const bool fold : {true, false}) {
+      const SimulationResult result = MustSimulate(program, cluster, {.fold = fold, .slow = {}});
+      EXPECT_NEAR(result.step_time_s, 0.15 / nics, kTight);
+      EXPECT_EQ(result.node_classes, fold ? 1 : 2);
+      EXPECT_EQ(result.ranks[1].network_bytes_sent, 750000000);
+      EXPECT_EQ(result.ranks[1].node_bytes_sent, 750000000);
+    }
+  }
+}
+
 // Two nodes on each of two leafs, 4 groups that all cross: 2 flows up each uplink of 10e9 B/s,
 // which alone would take 0.1 s.
 TEST(SimulateTest, LeafUplinksAreShared) {
