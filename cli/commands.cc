@@ -1,12 +1,14 @@
 #include "cli/command.h"
 #include "cli/doctor.h"
 #include "cli/profile.h"
+#include "cli/simulate.h"
 
 namespace tideline {
 
 std::vector<std::unique_ptr<Command>> MakeCommands() {
   std::vector<std::unique_ptr<Command>> commands;
   commands.push_back(MakeProfileCommand());
+  commands.push_back(MakeSimulateCommand());
   commands.push_back(MakeDoctorCommand());
   return commands;
 }
