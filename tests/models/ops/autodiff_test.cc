@@ -101,7 +101,8 @@ double Loss(const Graph& graph, size_t forward_nodes, Fp64Interpreter& interpret
   return kLossScale * sum;
 }
 
-// Compares every element of every parameter's gradient (uses added up) with central differences.
+// Compares the gradient (uses added up) of every parameter, at some two dozen elements spread over
+// it, with central differences.
 void ExpectGradientsMatchDifferences(const Graph& forward, int64_t vocab) {
   const StatusOr<Graph> training = Differentiate(forward, kLossScale, DType::kF32);
   ASSERT_TRUE(training.ok()) << training.status();
@@ -126,7 +127,8 @@ void ExpectGradientsMatchDifferences(const Graph& forward, int64_t vocab) {
     const TensorId parameter = static_cast<TensorId>(id);
     ASSERT_TRUE(gradients.contains(parameter)) << training->tensors[id].name;
     double* values = interpreter.Values(parameter);
-    for (int64_t i = 0; i < interpreter.Count(parameter); ++i) {
+    const int64_t stride = (interpreter.Count(parameter) + 23) / 24;
+    for (int64_t i = 0; i < interpreter.Count(parameter); i += stride) {
       const double saved = values[i];
       values[i] = saved + kStep;
       const double above = Loss(*training, forward_nodes, interpreter);
