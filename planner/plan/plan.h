@@ -37,7 +37,7 @@ struct StageChunk {
 };
 
 inline constexpr int64_t kDefaultBucketBytes = int64_t{25} << 20;
-inline constexpr int64_t kMaxLayers = 65536;
+inline constexpr int64_t kMaxLayers = 16384;
 
 struct Plan {
   std::string graph_hash;

@@ -6,11 +6,12 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "models/cluster/validate.h"
+#include "models/zoo/decoder.h"
 
 namespace tideline {
 namespace {
 
-constexpr int64_t kMaxWidth = int64_t{1} << 24;
 constexpr int64_t kMaxCount = std::numeric_limits<int32_t>::max();
 constexpr int64_t kMaxGpus = int64_t{1} << 20;
 constexpr int64_t kMaxBytes = int64_t{1} << 60;
@@ -31,88 +32,6 @@ Status CheckReal(const char* field, double value, double above, bool or_equal) {
   }
   return Invalid(field, "is ", value, "; it must be finite and ", or_equal ? "at least " : "above ",
                  above);
-}
-
-Status CheckDevice(const DeviceSpec& device) {
-  TL_RETURN_IF_ERROR(CheckRange("cluster.device.memory_bytes", device.memory_bytes, 1, kMaxBytes));
-  TL_RETURN_IF_ERROR(CheckRange("cluster.device.runtime_reserve_bytes",
-                                device.runtime_reserve_bytes, 0, device.memory_bytes - 1));
-  const std::pair<const char*, double> above_zero[] = {
-      {"cluster.device.peak_fp32_flops", device.peak_fp32_flops},
-      {"cluster.device.peak_16bit_flops", device.peak_16bit_flops},
-      {"cluster.device.memory_bandwidth", device.memory_bandwidth},
-      {"cluster.device.gemm_efficiency", device.gemm_efficiency},
-      {"cluster.device.bandwidth_efficiency", device.bandwidth_efficiency}};
-  for (const auto& [field, value] : above_zero) {
-    TL_RETURN_IF_ERROR(CheckReal(field, value, 0, false));
-  }
-  const std::pair<const char*, double> not_negative[] = {
-      {"cluster.device.kernel_overhead_s", device.kernel_overhead_s},
-      {"cluster.device.half_m", device.half_m},
-      {"cluster.device.half_n", device.half_n},
-      {"cluster.device.half_k", device.half_k}};
-  for (const auto& [field, value] : not_negative) {
-    TL_RETURN_IF_ERROR(CheckReal(field, value, 0, true));
-  }
-  return absl::OkStatus();
-}
-
-Status CheckNode(const NodeSpec& node) {
-  TL_RETURN_IF_ERROR(CheckRange("cluster.node.gpus", node.gpus, 1, kMaxGpus));
-  TL_RETURN_IF_ERROR(CheckRange("cluster.node.nics", node.nics, 1, kMaxGpus));
-  TL_RETURN_IF_ERROR(CheckRange("cluster.node.host_cores", node.host_cores, 1, kMaxGpus));
-  TL_RETURN_IF_ERROR(
-      CheckRange("cluster.node.host_memory_bytes", node.host_memory_bytes, 0, kMaxBytes));
-  const std::pair<const char*, double> reals[] = {
-      {"cluster.node.nvlink_bandwidth", node.nvlink_bandwidth},
-      {"cluster.node.nvlink_latency_s", node.nvlink_latency_s},
-      {"cluster.node.pcie_bandwidth", node.pcie_bandwidth},
-      {"cluster.node.pcie_latency_s", node.pcie_latency_s},
-      {"cluster.node.nic_bandwidth", node.nic_bandwidth},
-      {"cluster.node.nic_latency_s", node.nic_latency_s},
-      {"cluster.node.dram_bandwidth", node.dram_bandwidth}};
-  for (const auto& [field, value] : reals) {
-    TL_RETURN_IF_ERROR(CheckReal(field, value, 0, true));
-  }
-  if (node.interconnect != Interconnect::kMesh) return absl::OkStatus();
-  const size_t gpus = static_cast<size_t>(node.gpus);
-  bool square = node.links_between.size() == gpus;
-  for (const std::vector<int32_t>& row : node.links_between) {
-    square = square && row.size() == gpus &&
-             std::all_of(row.begin(), row.end(), [](int32_t links) { return links >= 0; });
-  }
-  if (square) return absl::OkStatus();
-  return Invalid("cluster.node.links_between", "must have ", node.gpus, " rows of ", node.gpus,
-                 " counts of 0 or more, one per pair of GPUs");
-}
-
-Status CheckFabric(const ClusterSpec& cluster) {
-  const FabricSpec& fabric = cluster.fabric;
-  TL_RETURN_IF_ERROR(
-      CheckReal("cluster.fabric.leaf_uplink_bandwidth", fabric.leaf_uplink_bandwidth, 0, true));
-  TL_RETURN_IF_ERROR(CheckReal("cluster.fabric.spine_latency_s", fabric.spine_latency_s, 0, true));
-  if (fabric.leaf_sizes.empty()) return absl::OkStatus();
-  int64_t nodes = 0;
-  for (const int32_t size : fabric.leaf_sizes) {
-    TL_RETURN_IF_ERROR(CheckRange("cluster.fabric.leaf_sizes", size, 1, kMaxGpus));
-    nodes += size;
-  }
-  if (nodes == cluster.nodes) return absl::OkStatus();
-  return Invalid("cluster.fabric.leaf_sizes", "add up to ", nodes, " nodes; cluster.nodes is ",
-                 cluster.nodes);
-}
-
-Status CheckHost(const HostProfile& host) {
-  const std::pair<const char*, double> reals[] = {
-      {"cluster.host.kernel_launch_s", host.kernel_launch_s},
-      {"cluster.host.collective_launch_s", host.collective_launch_s},
-      {"cluster.host.copy_launch_s", host.copy_launch_s},
-      {"cluster.host.host_task_s", host.host_task_s},
-      {"cluster.host.step_s", host.step_s}};
-  for (const auto& [field, value] : reals) {
-    TL_RETURN_IF_ERROR(CheckReal(field, value, 0, true));
-  }
-  return absl::OkStatus();
 }
 
 Status CheckWorkload(const Plan& plan) {
@@ -225,43 +144,10 @@ Status CheckBatches(const Plan& plan) {
 
 }  // namespace
 
-Status ValidateModel(const DecoderConfig& model) {
-  if (model.name.empty()) return Invalid("model.name", "is empty");
-  TL_RETURN_IF_ERROR(CheckRange("model.layers", model.layers, 1, kMaxLayers));
-  TL_RETURN_IF_ERROR(CheckRange("model.hidden", model.hidden, 1, kMaxWidth));
-  TL_RETURN_IF_ERROR(CheckRange("model.heads", model.heads, 1, kMaxWidth));
-  TL_RETURN_IF_ERROR(CheckRange("model.kv_heads", model.kv_heads, 1, model.heads));
-  TL_RETURN_IF_ERROR(CheckRange("model.head_dim", model.head_dim, 1, kMaxWidth));
-  TL_RETURN_IF_ERROR(CheckRange("model.ffn", model.ffn, 1, kMaxWidth));
-  TL_RETURN_IF_ERROR(CheckRange("model.vocab", model.vocab, 1, kMaxCount));
-  TL_RETURN_IF_ERROR(CheckRange("model.max_positions", model.max_positions, 1, kMaxCount));
-  TL_RETURN_IF_ERROR(CheckRange("model.position_offset", model.position_offset, 0, kMaxCount));
-  TL_RETURN_IF_ERROR(CheckReal("model.norm_epsilon", model.norm_epsilon, 0, false));
-  if (model.heads % model.kv_heads != 0) {
-    return Invalid("model.kv_heads", "is ", model.kv_heads, ", which does not divide the ",
-                   model.heads, " heads");
-  }
-  if (model.position != PositionKind::kRotary) return absl::OkStatus();
-  if (model.head_dim % 2 != 0) {
-    return Invalid("model.head_dim", "is ", model.head_dim, "; rotary positions turn pairs");
-  }
-  TL_RETURN_IF_ERROR(CheckReal("model.rotary.theta", model.rotary.theta, 0, false));
-  return CheckReal("model.rotary.factor", model.rotary.factor, 1, true);
-}
-
-Status ValidateCluster(const ClusterSpec& cluster) {
-  TL_RETURN_IF_ERROR(CheckRange("cluster.nodes", cluster.nodes, 1, kMaxGpus));
-  TL_RETURN_IF_ERROR(CheckNode(cluster.node));
-  TL_RETURN_IF_ERROR(
-      CheckRange("cluster.nodes", int64_t{cluster.nodes} * cluster.node.gpus, 1, kMaxGpus));
-  TL_RETURN_IF_ERROR(CheckDevice(cluster.device));
-  TL_RETURN_IF_ERROR(CheckHost(cluster.host));
-  return CheckFabric(cluster);
-}
-
 Status Validate(const Plan& plan) {
-  TL_RETURN_IF_ERROR(ValidateModel(plan.model));
-  TL_RETURN_IF_ERROR(ValidateCluster(plan.cluster));
+  if (plan.model.name.empty()) return Invalid("model.name", "is empty");
+  TL_RETURN_IF_ERROR(Annotate(ValidateConfig(plan.model), "field 'model'"));
+  TL_RETURN_IF_ERROR(Annotate(ValidateCluster(plan.cluster), "field 'cluster'"));
   TL_RETURN_IF_ERROR(CheckWorkload(plan));
   TL_RETURN_IF_ERROR(CheckMesh(plan));
   TL_RETURN_IF_ERROR(CheckSharding(plan));

@@ -12,11 +12,6 @@ namespace tideline {
 // Memory is not checked here (it needs the Program), nor is the graph hash (planner/lowering).
 Status Validate(const Plan& plan);
 
-// The part that concerns one decision against the model or the cluster; used where a pin is to be
-// refused with exit 3 before a whole plan exists. Same errors.
-Status ValidateModel(const DecoderConfig& model);
-Status ValidateCluster(const ClusterSpec& cluster);
-
 }  // namespace tideline
 
 #endif  // TIDELINE_PLANNER_PLAN_VALIDATE_H_

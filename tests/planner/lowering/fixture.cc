@@ -1,6 +1,8 @@
 #include "tests/planner/lowering/fixture.h"
 
+#include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "models/cluster/cluster_text.h"
 #include "planner/lowering/draft.h"
 
 namespace tideline {
@@ -43,22 +45,9 @@ DecoderConfig TinyOpt() {
 }
 
 ClusterSpec TestCluster(int32_t gpus) {
-  ClusterSpec cluster;
-  cluster.name = "test";
-  cluster.node.gpus = gpus % 8 == 0 ? 8 : gpus;
-  cluster.nodes = gpus / cluster.node.gpus;
-  cluster.node.nvlink_bandwidth = 20e9;
-  cluster.node.pcie_bandwidth = 10e9;
-  cluster.node.nic_bandwidth = 5e9;
-  cluster.node.host_memory_bytes = int64_t{8} << 30;
-  cluster.device.name = "test";
-  cluster.device.memory_bytes = int64_t{1} << 30;
-  cluster.device.peak_fp32_flops = cluster.device.peak_16bit_flops = 1e12;
-  cluster.device.memory_bandwidth = 100e9;
-  cluster.device.kernel_overhead_s = 1e-6;
-  cluster.host.kernel_launch_s = 1e-6;
-  cluster.emulated = true;
-  return cluster;
+  const auto cluster = ParseCluster(absl::StrCat("emulated:", gpus, "x1GiB"));
+  TL_CHECK(cluster.ok(), "the catalogue has emulated devices");
+  return *cluster;
 }
 
 Plan TestPlan(const DecoderConfig& model, TestMesh mesh) {

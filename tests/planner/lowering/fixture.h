@@ -19,7 +19,7 @@ DecoderConfig TinyLlama();
 // OPT-like: ReLU, separate projections with biases, position offset 2.
 DecoderConfig TinyOpt();
 
-// `gpus` emulated devices of 1 GiB on nodes of at most 8.
+// One node of `gpus` emulated devices of 1 GiB.
 ClusterSpec TestCluster(int32_t gpus);
 
 struct TestMesh {

@@ -41,7 +41,9 @@ Plan UnusualPlan() {
   plan.reduction_order = ReductionOrder::kHalvingDoubling;
   plan.cluster.node.interconnect = Interconnect::kMesh;
   plan.cluster.node.links_between.assign(8, std::vector<int32_t>(8, 1));
+  for (size_t gpu = 0; gpu < 8; ++gpu) plan.cluster.node.links_between[gpu][gpu] = 0;
   plan.cluster.fabric.leaf_sizes = {1};
+  plan.cluster.fabric.leaf_uplink_bandwidth = 1e10;
   plan.model.rotary.theta = 1.0 / 3.0;
   return plan;
 }
@@ -140,7 +142,7 @@ TEST(ValidateTest, MirrorsTheComments) {
       {[](Plan& plan) { plan.optimizer.beta1 = 1; }, "optimizer.beta1"},
       {[](Plan& plan) { plan.mesh_order[0] = Axis::kTensor; }, "mesh.order"},
       {[](Plan& plan) { plan.model.kv_heads = 3; }, "kv_heads"},
-      {[](Plan& plan) { plan.cluster.device.memory_bytes = 0; }, "memory_bytes"},
+      {[](Plan& plan) { plan.cluster.device.memory_bytes = 0; }, "memory"},
       {[](Plan& plan) { plan.cluster.node.nic_bandwidth = -1; }, "nic_bandwidth"},
       {[](Plan& plan) { plan.graph_hash = "12"; }, "graph_hash"},
   };
