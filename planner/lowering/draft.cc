@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "models/ops/autodiff.h"
 #include "models/zoo/decoder.h"
+#include "planner/plan/workload.h"
 
 namespace tideline {
 
@@ -15,21 +16,18 @@ StatusOr<Graph> ForwardGraph(const Plan& plan) {
                                    .vocab_multiple = plan.padded_vocab});
 }
 
-StatusOr<std::string> ModelHash(const Plan& plan) {
-  TL_ASSIGN_OR_RETURN(
-      const Graph graph,
-      BuildDecoder(plan.model,
-                   {.batch = 1, .sequence = plan.seq, .dtype = plan.dtype, .vocab_multiple = 1}));
-  return GraphHash(graph);
-}
-
 StatusOr<Draft> MakeDraft(const Plan& plan) {
-  TL_ASSIGN_OR_RETURN(const std::string hash, ModelHash(plan));
+  TL_ASSIGN_OR_RETURN(const std::string hash,
+                      ModelHash(plan.model, plan.seq, plan.dtype));
   if (hash != plan.graph_hash) {
     return InputError(absl::StrCat("field 'graph_hash' is ", plan.graph_hash,
                                    ", but the graph of model '", plan.model.name, "' is ", hash,
                                    "; the plan was made for another graph: plan again"));
   }
+  return StartDraft(plan);
+}
+
+StatusOr<Draft> StartDraft(const Plan& plan) {
   TL_ASSIGN_OR_RETURN(const Graph forward, ForwardGraph(plan));
   const double tokens = static_cast<double>(plan.global_batch) * static_cast<double>(plan.seq);
   Draft draft;

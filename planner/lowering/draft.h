@@ -67,12 +67,12 @@ struct Draft {
   int32_t size(Axis axis) const { return mesh[static_cast<size_t>(axis)]; }
 };
 
-// The hash that names a plan's model: of its forward graph without vocabulary padding.
-StatusOr<std::string> ModelHash(const Plan& plan);
-
 // The draft before any pass: the training graph of the plan's model, one rank. Checks its hash
 // against the plan's (exit 5 names both). Precondition: the plan is valid.
 StatusOr<Draft> MakeDraft(const Plan& plan);
+
+// The same without looking at the hash, for figures of a model that no file names.
+StatusOr<Draft> StartDraft(const Plan& plan);
 
 // The forward graph a plan stands for, for one micro-batch, unsharded.
 StatusOr<Graph> ForwardGraph(const Plan& plan);

@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "models/cluster/cluster_text.h"
-#include "planner/lowering/draft.h"
+#include "planner/plan/workload.h"
 
 namespace tideline {
 
@@ -65,7 +65,7 @@ Plan TestPlan(const DecoderConfig& model, TestMesh mesh) {
   const auto stages = DefaultStages(model.layers, mesh.pp, 1);
   TL_CHECK(stages.ok(), "test meshes divide the layers");
   plan.stages = *stages;
-  const auto hash = ModelHash(plan);
+  const auto hash = ModelHash(plan.model, plan.seq, plan.dtype);
   TL_CHECK(hash.ok(), "test models build");
   plan.graph_hash = *hash;
   return plan;

@@ -8,6 +8,7 @@
 #include "models/ops/autodiff.h"
 #include "models/ops/op_table.h"
 #include "planner/techniques/tensor_parallel/local_graph.h"
+#include "planner/plan/workload.h"
 #include "tests/planner/lowering/fixture.h"
 
 namespace tideline {
@@ -17,7 +18,7 @@ Draft Lowered(const DecoderConfig& model, int32_t tp, bool sequence_parallel, DT
   Plan plan = TestPlan(model, {.tp = tp});
   plan.dtype = plan.grad_dtype = dtype;
   plan.sequence_parallel = sequence_parallel;
-  plan.graph_hash = *ModelHash(plan);
+  plan.graph_hash = *ModelHash(plan.model, plan.seq, plan.dtype);
   StatusOr<Draft> draft = MakeDraft(plan);
   EXPECT_TRUE(draft.ok()) << draft.status();
   const Status status = LowerTensorParallel(*draft);

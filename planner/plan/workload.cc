@@ -1,0 +1,71 @@
+#include "planner/plan/workload.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "models/zoo/decoder.h"
+#include "planner/plan/validate.h"
+
+namespace tideline {
+
+StatusOr<std::string> ModelHash(const DecoderConfig& model, int64_t seq, DType dtype) {
+  TL_ASSIGN_OR_RETURN(const Graph graph, BuildDecoder(model, {.batch = 1,
+                                                              .sequence = seq,
+                                                              .dtype = dtype,
+                                                              .vocab_multiple = 1}));
+  return GraphHash(graph);
+}
+
+StatusOr<Workload> MakeWorkload(const DecoderConfig& model, const ClusterSpec& cluster,
+                                const WorkloadRequest& request) {
+  Workload workload;
+  workload.model = model;
+  workload.cluster = cluster;
+  workload.seq = request.seq.value_or(std::min<int64_t>(model.max_positions, 2048));
+  workload.global_batch = request.global_batch.value_or(int64_t{8} * cluster.gpus());
+  workload.dtype = request.dtype.value_or(cluster.emulated ? DType::kF32 : DType::kBF16);
+  workload.grad_dtype = request.grad_dtype.value_or(DType::kF32);
+  if (workload.seq < 1 || workload.seq > model.max_positions) {
+    return InfeasibleError(absl::StrCat("seq = ", workload.seq, ", but model '", model.name,
+                                        "' has ", model.max_positions,
+                                        " positions; choose a sequence from 1 to that"));
+  }
+  if (workload.global_batch < 1 || workload.global_batch > INT32_MAX) {
+    return InfeasibleError(absl::StrCat("global batch = ", workload.global_batch,
+                                        "; it must be from 1 to ", INT32_MAX));
+  }
+  TL_ASSIGN_OR_RETURN(workload.graph_hash, ModelHash(model, workload.seq, workload.dtype));
+  return workload;
+}
+
+StatusOr<Plan> PlanOf(const Workload& workload, const Pins& pins) {
+  Plan plan;
+  plan.graph_hash = workload.graph_hash;
+  plan.model = workload.model;
+  plan.cluster = workload.cluster;
+  plan.seq = workload.seq;
+  plan.global_batch = workload.global_batch;
+  plan.dtype = pins.dtype.value_or(workload.dtype);
+  plan.grad_dtype = pins.grad_dtype.value_or(workload.grad_dtype);
+  plan.optimizer = workload.optimizer;
+  plan.tp = pins.tp.value_or(1);
+  plan.pp = pins.pp.value_or(1);
+  plan.dp = pins.dp.value_or(1);
+  plan.micro_batch = pins.micro_batch.value_or(1);
+  plan.zero = pins.zero.value_or(0);
+  plan.recompute = pins.recompute.value_or(Recompute::kNone);
+  plan.schedule = pins.schedule.value_or(Schedule::k1F1B);
+  plan.chunks = pins.chunks.value_or(1);
+  plan.sequence_parallel = pins.sequence_parallel.value_or(false);
+  plan.bucket_bytes = pins.bucket_bytes.value_or(kDefaultBucketBytes);
+  plan.padded_vocab = PaddedVocab(workload.model.vocab, plan.tp);
+  StatusOr<std::vector<StageChunk>> stages =
+      DefaultStages(workload.model.layers, plan.pp, plan.chunks);
+  if (!stages.ok()) return InfeasibleError(std::string(stages.status().message()));
+  plan.stages = *std::move(stages);
+  const Status status = Validate(plan);
+  if (!status.ok()) return InfeasibleError(std::string(status.message()));
+  return plan;
+}
+
+}  // namespace tideline
