@@ -40,19 +40,15 @@ class Body {
 
   void Run() {
     FindTokens();
-    CountUnits();
+    CountItems();
     if (context_.has_block(graph_.blocks - 1)) {
       loss_total_ = context_.AddBuffer("loss total", 4, Category::kWorkspace);
     }
     for (const ScheduleItem& item : draft_.order[context_.stage]) {
-      switch (item.kind) {
-        case ScheduleItem::Kind::kRun:
-          RunUnit(item.unit);
-          break;
-        case ScheduleItem::Kind::kSend:
-        case ScheduleItem::Kind::kReceive:
-          Transfer(item);
-          break;
+      item.kind == ScheduleItem::Kind::kRun ? RunUnit(item.unit) : Transfer(item);
+      const int32_t micro_batch = item.unit.micro_batch;
+      if (--items_left_[micro_batch] == 0) {
+        std::vector<uint32_t>().swap(instances_[micro_batch]);
       }
     }
     gradients_.Finish();
@@ -135,11 +131,11 @@ class Body {
     return block >= range.first_block && block < range.first_block + range.blocks;
   }
 
-  void CountUnits() {
+  void CountItems() {
     instances_.resize(draft_.micro_batches);
-    units_left_.assign(draft_.micro_batches, 0);
+    items_left_.assign(draft_.micro_batches, 0);
     for (const ScheduleItem& item : draft_.order[context_.stage]) {
-      if (item.kind == ScheduleItem::Kind::kRun) ++units_left_[item.unit.micro_batch];
+      ++items_left_[item.unit.micro_batch];
     }
   }
 
@@ -174,9 +170,6 @@ class Body {
     }
     if (!unit.backward && HasBlock(unit.chunk, graph_.blocks - 1)) SumLoss(unit);
     unit_ends_.push_back(writer_.Last(kComputeLane));
-    if (--units_left_[unit.micro_batch] == 0) {
-      std::vector<uint32_t>().swap(instances_[unit.micro_batch]);
-    }
   }
 
   void RunNode(NodeId id, const Unit& unit, Phase phase) {
@@ -349,7 +342,7 @@ class Body {
   uint32_t loss_total_ = kNoId;
 
   std::vector<std::vector<uint32_t>> instances_;  // per micro-batch and storage
-  std::vector<int32_t> units_left_;               // per micro-batch
+  std::vector<int32_t> items_left_;               // per micro-batch
   std::vector<uint32_t> unit_ends_;
   std::vector<uint32_t> last_sends_by_lane_;
   std::vector<uint32_t> last_sends_;    // now

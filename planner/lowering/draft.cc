@@ -17,8 +17,7 @@ StatusOr<Graph> ForwardGraph(const Plan& plan) {
 }
 
 StatusOr<Draft> MakeDraft(const Plan& plan) {
-  TL_ASSIGN_OR_RETURN(const std::string hash,
-                      ModelHash(plan.model, plan.seq, plan.dtype));
+  TL_ASSIGN_OR_RETURN(const std::string hash, ModelHash(plan.model, plan.seq, plan.dtype));
   if (hash != plan.graph_hash) {
     return InputError(absl::StrCat("field 'graph_hash' is ", plan.graph_hash,
                                    ", but the graph of model '", plan.model.name, "' is ", hash,

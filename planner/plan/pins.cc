@@ -37,8 +37,7 @@ Status ReadChoice(const KeyValue& pin, std::initializer_list<Value> choices,
     }
     valid.emplace_back(Name(choice));
   }
-  return UsageError(
-      absl::StrCat("pin `", pin.key, "`: ", UnknownName("value", pin.value, valid)));
+  return UsageError(absl::StrCat("pin `", pin.key, "`: ", UnknownName("value", pin.value, valid)));
 }
 
 Status ReadFlag(const KeyValue& pin, std::optional<bool>* result) {
@@ -56,8 +55,7 @@ Status ReadSize(const KeyValue& pin, std::optional<int64_t>* result) {
 
 Status ReadOffload(const KeyValue& pin) {
   if (pin.value == "none") return absl::OkStatus();
-  return UsageError(
-      absl::StrCat("pin `offload`: ", UnknownName("value", pin.value, {"none"})));
+  return UsageError(absl::StrCat("pin `offload`: ", UnknownName("value", pin.value, {"none"})));
 }
 
 struct PinReader {
@@ -72,10 +70,8 @@ constexpr PinReader kReaders[] = {
     {"tp", [](const KeyValue& p, Pins* pins) { return ReadInteger(p, 1, kMostRanks, &pins->tp); }},
     {"pp", [](const KeyValue& p, Pins* pins) { return ReadInteger(p, 1, kMostRanks, &pins->pp); }},
     {"dp", [](const KeyValue& p, Pins* pins) { return ReadInteger(p, 1, kMostRanks, &pins->dp); }},
-    {"micro_batch",
-     [](const KeyValue& p, Pins* pins) {
-       return ReadInteger(p, 1, kMostSamples, &pins->micro_batch);
-     }},
+    {"micro_batch", [](const KeyValue& p,
+                       Pins* pins) { return ReadInteger(p, 1, kMostSamples, &pins->micro_batch); }},
     {"zero", [](const KeyValue& p, Pins* pins) { return ReadInteger(p, 0, 3, &pins->zero); }},
     {"recompute",
      [](const KeyValue& p, Pins* pins) {

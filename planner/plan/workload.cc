@@ -9,10 +9,9 @@
 namespace tideline {
 
 StatusOr<std::string> ModelHash(const DecoderConfig& model, int64_t seq, DType dtype) {
-  TL_ASSIGN_OR_RETURN(const Graph graph, BuildDecoder(model, {.batch = 1,
-                                                              .sequence = seq,
-                                                              .dtype = dtype,
-                                                              .vocab_multiple = 1}));
+  TL_ASSIGN_OR_RETURN(
+      const Graph graph,
+      BuildDecoder(model, {.batch = 1, .sequence = seq, .dtype = dtype, .vocab_multiple = 1}));
   return GraphHash(graph);
 }
 

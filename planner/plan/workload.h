@@ -30,8 +30,8 @@ struct WorkloadRequest {
   std::optional<DType> grad_dtype;      // default fp32
 };
 
-// The hash that names a model at a sequence length and type: of its forward graph without vocabulary
-// padding, at batch 1. Errors: those of BuildDecoder.
+// The hash that names a model at a sequence length and type: of its forward graph without
+// vocabulary padding, at batch 1. Errors: those of BuildDecoder.
 StatusOr<std::string> ModelHash(const DecoderConfig& model, int64_t seq, DType dtype);
 
 // Resolves defaults (DEFINITIONS 13) and hashes the graph. Errors: a sequence longer than the

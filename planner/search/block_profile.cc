@@ -109,8 +109,7 @@ class Profiler {
         for (const TensorId input : graph_.nodes[id].inputs) {
           const TensorId storage = Storage(graph_, input);
           const NodeId producer = graph_.tensors[storage].producer;
-          const bool forward =
-              producer == kNone || graph_.nodes[producer].phase == Phase::kForward;
+          const bool forward = producer == kNone || graph_.nodes[producer].phase == Phase::kForward;
           if (!forward || !Counts(storage) || done[storage]) continue;
           done[storage] = true;
           bytes += Bytes(graph_.tensors[storage]);

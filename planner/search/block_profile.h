@@ -2,8 +2,8 @@
 // forward to backward, transient peaks. Taken from the rank's real training graph, with the cost
 // model for kernels and ring formulas for collectives; nothing is lowered.
 //
-// All layers of a decoder are alike, so a graph with a single layer is profiled: some hundred nodes,
-// a few milliseconds.
+// All layers of a decoder are alike, so a graph with a single layer is profiled: some hundred
+// nodes, a few milliseconds.
 #ifndef TIDELINE_PLANNER_SEARCH_BLOCK_PROFILE_H_
 #define TIDELINE_PLANNER_SEARCH_BLOCK_PROFILE_H_
 

@@ -13,10 +13,10 @@ struct Stage {
   double forward_s = 0;
   double backward_s = 0;
   int64_t parameters = 0;
-  int64_t largest_block = 0;     // parameters
-  int64_t kept_bytes = 0;        // of one micro-batch, all chunks
-  int64_t last_chunk_peak = 0;   // highest level of one backward above what older units keep
-  double gather_exposed_s = 0;   // ZeRO 3, one micro-batch
+  int64_t largest_block = 0;    // parameters
+  int64_t kept_bytes = 0;       // of one micro-batch, all chunks
+  int64_t last_chunk_peak = 0;  // highest level of one backward above what older units keep
+  double gather_exposed_s = 0;  // ZeRO 3, one micro-batch
 };
 
 class Estimator {
@@ -93,8 +93,8 @@ class Estimator {
     const int64_t optimizer_size = plan_.dtype == DType::kF32 ? 8 : 12;
     const int64_t n = stage.parameters;
     const int64_t shard = (n + plan_.dp - 1) / plan_.dp;
-    int64_t bytes = (zero() == 3 ? shard : n) * parameter_size +
-                    (zero() >= 1 ? shard : n) * optimizer_size;
+    int64_t bytes =
+        (zero() == 3 ? shard : n) * parameter_size + (zero() >= 1 ? shard : n) * optimizer_size;
     bytes += (zero() >= 2 ? shard : n) * gradient_size;
     if (plan_.pp == 1) bytes += profile_.tied_parameters * gradient_size;  // of the second use
     if (zero() >= 2) {
@@ -122,11 +122,10 @@ class Estimator {
     }
     const double chunks = plan_.schedule == Schedule::kInterleaved ? plan_.chunks : 1;
     const RingLink hop_link = LinkOf(plan_.cluster, plan_.pp, plan_.tp);
-    const double hop = hop_link.latency_s +
-                       static_cast<double>(profile_.boundary_bytes) / hop_link.bandwidth;
+    const double hop =
+        hop_link.latency_s + static_cast<double>(profile_.boundary_bytes) / hop_link.bandwidth;
     const double transfers = 2 * hop * (plan_.pp - 1) * chunks;
-    return m * most + (sum - most) / chunks + transfers + sync + update +
-           plan_.cluster.host.step_s;
+    return m * most + (sum - most) / chunks + transfers + sync + update + plan_.cluster.host.step_s;
   }
 
   // What the backward of the last micro-batch does not hide, and the gather of parameters.
@@ -134,23 +133,21 @@ class Estimator {
     if (plan_.dp == 1) return 0;
     const double gradients = static_cast<double>(stage.parameters * SizeOf(plan_.grad_dtype));
     const double parameters = static_cast<double>(stage.parameters * SizeOf(plan_.dtype));
-    const double one_way = RingAllGatherSeconds(plan_.dp, gradients, data_link_.bandwidth,
-                                                data_link_.latency_s);
+    const double one_way =
+        RingAllGatherSeconds(plan_.dp, gradients, data_link_.bandwidth, data_link_.latency_s);
     double reduce = zero() == 0 ? 2 * one_way : one_way;
     if (plan_.reduce == GradientReduction::kEachMicroBatch) {
       reduce *= static_cast<double>(plan_.micro_batches());
     }
     const double gather =
         zero() == 1 || zero() == 2
-            ? RingAllGatherSeconds(plan_.dp, parameters, data_link_.bandwidth,
-                                   data_link_.latency_s)
+            ? RingAllGatherSeconds(plan_.dp, parameters, data_link_.bandwidth, data_link_.latency_s)
             : 0;
     return std::max(0.0, reduce - stage.backward_s / plan_.chunks) + gather;
   }
 
   double UpdateSeconds(const Stage& stage) const {
-    const double shard =
-        static_cast<double>(stage.parameters) / (zero() >= 1 ? plan_.dp : 1);
+    const double shard = static_cast<double>(stage.parameters) / (zero() >= 1 ? plan_.dp : 1);
     const double per_parameter =
         SizeOf(plan_.grad_dtype) + SizeOf(plan_.dtype) + (plan_.dtype == DType::kF32 ? 20 : 24);
     const DeviceSpec& device = plan_.cluster.device;

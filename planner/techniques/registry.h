@@ -1,4 +1,4 @@
-// The techniques that rewrite a draft, in the order in which they do.
+// The techniques: who proposes decisions and who rewrites a draft, in order.
 #ifndef TIDELINE_PLANNER_TECHNIQUES_REGISTRY_H_
 #define TIDELINE_PLANNER_TECHNIQUES_REGISTRY_H_
 
@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "planner/lowering/draft.h"
 #include "planner/plan/plan.h"
+#include "planner/techniques/propose.h"
 
 namespace tideline {
 
@@ -18,6 +19,10 @@ struct LoweringPass {
   bool (*applies)(const Plan& plan);
   Status (*run)(Draft& draft);
 };
+
+// One room's part of the search, in the order in which decisions are made: tensor_parallel,
+// data_parallel, pipeline, zero, checkpoint. Each may read what those before it have decided.
+std::span<const Proposer> Proposers();
 
 // The explicit list. Each pass may rely on those before it having run.
 std::span<const LoweringPass> LoweringPasses();

@@ -1,0 +1,130 @@
+#include "planner/search/candidates.h"
+
+#include <map>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "planner/search/block_profile.h"
+#include "planner/techniques/registry.h"
+
+namespace tideline {
+namespace {
+
+// Decisions that no room proposes: as pinned.
+Pins Start(const Pins& pinned) {
+  Pins pins;
+  pins.bucket_bytes = pinned.bucket_bytes;
+  pins.dtype = pinned.dtype;
+  pins.grad_dtype = pinned.grad_dtype;
+  return pins;
+}
+
+Status Contradiction(const std::string& what) {
+  return InfeasibleError(absl::StrCat("no plan: ", what));
+}
+
+Status ExplainMesh(const Workload& workload, const Pins& pinned) {
+  const int32_t gpus = workload.cluster.gpus();
+  const std::pair<const char*, std::optional<int32_t>> sizes[] = {
+      {"tp", pinned.tp}, {"pp", pinned.pp}, {"dp", pinned.dp}};
+  int64_t product = 1;
+  bool all = true;
+  for (const auto& [name, size] : sizes) {
+    all = all && size.has_value();
+    if (!size.has_value()) continue;
+    product *= *size;
+    if (gpus % *size != 0) {
+      return Contradiction(
+          absl::StrCat(name, " = ", *size, " does not divide the ", gpus, " GPUs of the cluster"));
+    }
+  }
+  if (gpus % product != 0 || (all && product != gpus)) {
+    return Contradiction(absl::StrCat("the pinned sizes multiply to ", product,
+                                      "; tp * pp * dp must be the ", gpus, " GPUs of the cluster"));
+  }
+  return absl::OkStatus();
+}
+
+// Why the pins leave nothing: the first contradiction, with its numbers.
+Status Explain(const Workload& workload, const Pins& pinned) {
+  TL_RETURN_IF_ERROR(ExplainMesh(workload, pinned));
+  const DecoderConfig& model = workload.model;
+  const auto indivisible = [](const char* pin, int64_t value, const std::string& what,
+                              int64_t total) {
+    return Contradiction(
+        absl::StrCat(pin, " = ", value, " does not divide the ", total, " ", what));
+  };
+  if (pinned.tp.has_value()) {
+    const int32_t tp = *pinned.tp;
+    if (model.heads % tp != 0) return indivisible("tp", tp, "heads", model.heads);
+    if (model.kv_heads % tp != 0) {
+      return indivisible("tp", tp, "heads of keys and values", model.kv_heads);
+    }
+    if (model.ffn % tp != 0) return indivisible("tp", tp, "columns of the MLP", model.ffn);
+    if (pinned.sequence_parallel.value_or(false) && workload.seq % tp != 0) {
+      return indivisible("tp", tp, "tokens of the sequence", workload.seq);
+    }
+  }
+  if (pinned.pp.has_value()) {
+    const int64_t parts = int64_t{*pinned.pp} * pinned.chunks.value_or(1);
+    if (model.layers % parts != 0) {
+      return indivisible("pp * chunks", parts, "layers", model.layers);
+    }
+  }
+  const int64_t samples = int64_t{pinned.dp.value_or(1)} * pinned.micro_batch.value_or(1);
+  if (workload.global_batch % samples != 0) {
+    return indivisible("dp * micro_batch", samples, "samples of the global batch",
+                       workload.global_batch);
+  }
+  if (pinned.chunks.value_or(1) > 1 &&
+      pinned.schedule.value_or(Schedule::kInterleaved) != Schedule::kInterleaved) {
+    return Contradiction(absl::StrCat("chunks = ", *pinned.chunks,
+                                      " needs schedule=interleaved, which is pinned to ",
+                                      std::string(Name(*pinned.schedule))));
+  }
+  return Contradiction(absl::StrCat(
+      "no tp * pp * dp = ", workload.cluster.gpus(), " divides ", model.heads, " heads (",
+      model.kv_heads, " of keys), ", model.layers, " layers and a global batch of ",
+      workload.global_batch, " as pinned (", FormatPins(pinned), "); change or drop a pin"));
+}
+
+}  // namespace
+
+std::string FamilyPin(const Plan& plan) {
+  return absl::StrCat("tp=", plan.tp, ",pp=", plan.pp, ",dp=", plan.dp);
+}
+
+StatusOr<std::vector<Candidate>> EnumerateCandidates(const Workload& workload, const Pins& pinned) {
+  std::vector<Pins> pins = {Start(pinned)};
+  const ProposeContext context{workload, pinned};
+  for (const Proposer propose : Proposers()) {
+    std::vector<Pins> extended;
+    for (const Pins& partial : pins) {
+      std::vector<Pins> ways = propose(context, partial);
+      extended.insert(extended.end(), ways.begin(), ways.end());
+    }
+    pins = std::move(extended);
+  }
+  if (pins.empty()) return Explain(workload, pinned);
+
+  std::map<std::tuple<int32_t, bool, int64_t>, ModelProfile> profiles;
+  std::vector<Candidate> candidates;
+  candidates.reserve(pins.size());
+  for (Pins& entry : pins) {
+    Candidate candidate;
+    TL_ASSIGN_OR_RETURN(candidate.plan, PlanOf(workload, entry));
+    const Plan& plan = candidate.plan;
+    const std::tuple key(plan.tp, plan.sequence_parallel, plan.micro_batch);
+    auto found = profiles.find(key);
+    if (found == profiles.end()) {
+      TL_ASSIGN_OR_RETURN(const ModelProfile profile, ProfileBlocks(plan));
+      found = profiles.emplace(key, profile).first;
+    }
+    candidate.estimate = EstimatePlan(plan, found->second);
+    candidate.pins = std::move(entry);
+    candidates.push_back(std::move(candidate));
+  }
+  return candidates;
+}
+
+}  // namespace tideline
