@@ -28,10 +28,9 @@ void AddLanes(StageContext& context) {
     if (bucket.stages.empty()) continue;
     add_group({{Axis::kPipeline}, bucket.stages}, &context.tied_lane, &context.tied_group);
   }
-  const int32_t pp = draft.size(Axis::kPipeline);
   for (const ScheduleItem& item : draft.order[context.stage]) {
     if (item.kind == ScheduleItem::Kind::kRun) continue;
-    const Peer peer{Axis::kPipeline, PeerDelta(context.stage, item.peer_stage, pp)};
+    const Peer peer{Axis::kPipeline, PeerDelta(item)};
     const LaneKind kind =
         item.kind == ScheduleItem::Kind::kSend ? LaneKind::kSendTo : LaneKind::kReceiveFrom;
     builder.LaneOf(role, {kind, builder.Intern(peer)});
@@ -126,9 +125,9 @@ Affine StageContext::ShardBegin(const Bucket& bucket) const {
   return begin;
 }
 
-int32_t PeerDelta(int32_t from, int32_t to, int32_t pp) {
-  const int32_t delta = ((to - from) % pp + pp) % pp;
-  return delta == pp - 1 && pp > 2 ? -1 : delta;
+int32_t PeerDelta(const ScheduleItem& transfer) {
+  const bool sends = transfer.kind == ScheduleItem::Kind::kSend;
+  return sends != transfer.unit.backward ? 1 : -1;
 }
 
 Operand ReadOf(uint32_t buffer, int64_t offset, int64_t bytes) {

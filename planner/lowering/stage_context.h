@@ -75,9 +75,10 @@ struct StageContext {
 StageContext MakeStageContext(const Draft& draft, int32_t stage, Program* program,
                               ProgramBuilder* builder, uint32_t role_id);
 
-// The coordinate difference by which `from` names `to` around the pipeline axis: -1, +1, or else
-// (to - from) mod pp. Two ranks have one name for each other also when pp = 2.
-int32_t PeerDelta(int32_t from, int32_t to, int32_t pp);
+// The coordinate difference, along the pipeline axis, to the other end of a transfer: activations
+// go to the next stage, gradients to the one before (around the ends when chunks are interleaved).
+// The two ends of one channel have opposite signs, also when pp = 2.
+int32_t PeerDelta(const ScheduleItem& transfer);
 
 // Whole or part of a buffer, in bytes.
 Operand ReadOf(uint32_t buffer, int64_t offset, int64_t bytes);
