@@ -7,8 +7,8 @@
 
 #include "models/ops/autodiff.h"
 #include "models/ops/op_table.h"
-#include "planner/techniques/tensor_parallel/local_graph.h"
 #include "planner/plan/workload.h"
+#include "planner/techniques/tensor_parallel/local_graph.h"
 #include "tests/planner/lowering/fixture.h"
 
 namespace tideline {
