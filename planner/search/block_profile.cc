@@ -202,7 +202,8 @@ StatusOr<ModelProfile> ProfileBlocks(const Plan& plan) {
   profile.embedding = profiler.ProfileBlock(0);
   profile.layer = profiler.ProfileBlock(1);
   profile.head = profiler.ProfileBlock(2);
-  for (const TensorId storage : BlockBoundaries(draft.graph).activations[1]) {
+  const Boundaries boundaries = BlockBoundaries(draft.graph);
+  for (const TensorId storage : boundaries.activations[1]) {
     profile.boundary_bytes += Bytes(draft.graph.tensors[storage]);
   }
   if (plan.model.tied_embedding) {
