@@ -22,6 +22,8 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,6 +31,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "exec/device/modes.h"
 #include "exec/device/operation.h"
 #include "planner/program/program.h"
 
@@ -36,6 +39,10 @@ namespace tideline {
 
 // All devices of this process. MakeEmulator() (exec/emulator/emulator.h) opens the emulated one.
 class Machine;
+struct DestroyMachine {
+  void operator()(Machine* machine) const;
+};
+using MachinePtr = std::unique_ptr<Machine, DestroyMachine>;
 
 struct DeviceObject;
 struct EventObject;
@@ -43,12 +50,6 @@ struct CommunicatorObject;
 using Device = DeviceObject*;
 using Event = EventObject*;
 using Communicator = CommunicatorObject*;
-
-// How much the emulator checks; a GPU checks nothing of this.
-//   kNone:    nothing (timing runs);
-//   kOrder:   races and reads of bytes never written, from the ranges that operations declare;
-//   kKernels: that, and every element access inside kernels (exec/device/views.h).
-enum class CheckLevel : uint8_t { kNone, kOrder, kKernels };
 
 // ---- Devices and hosts ----
 
@@ -80,6 +81,10 @@ int64_t NowNs(Device device);
 // host returns with it. For hosts and for operations that find something wrong while they run.
 void Fail(Device device, const Status& status);
 Status RunStatus(Device device);
+
+// How messages of the checks name the instruction of a tag, besides its number. Called on the host
+// thread of the device. Does nothing on a GPU.
+void DescribeTags(Device device, std::function<std::string(uint64_t tag)> describe);
 
 // ---- Memory ----
 

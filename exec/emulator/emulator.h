@@ -11,14 +11,11 @@
 #define TIDELINE_EXEC_EMULATOR_EMULATOR_H_
 
 #include <cstdint>
-#include <memory>
 
 #include "base/status.h"
 #include "exec/device/device.h"
 
 namespace tideline {
-
-enum class SchedulePolicy : uint8_t { kConcurrent, kSeeded, kSerial };
 
 struct EmulatorOptions {
   int devices = 1;
@@ -33,11 +30,6 @@ struct EmulatorOptions {
   uint64_t schedule_seed = 0;
   int workers = 0;  // threads that run operations; 0: one per core
 };
-
-struct DestroyMachine {
-  void operator()(Machine* machine) const;
-};
-using MachinePtr = std::unique_ptr<Machine, DestroyMachine>;
 
 // Errors (exit 2): counts or capacities that are not positive.
 StatusOr<MachinePtr> MakeEmulator(const EmulatorOptions& options);

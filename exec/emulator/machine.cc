@@ -88,6 +88,10 @@ int64_t NowNs(Device device) { return device->machine->scheduler.NowNs(); }
 void Fail(Device device, const Status& status) { device->machine->scheduler.Fail(status); }
 Status RunStatus(Device device) { return device->machine->scheduler.status(); }
 
+void DescribeTags(Device device, std::function<std::string(uint64_t tag)> describe) {
+  device->checker.DescribeTags(std::move(describe));
+}
+
 // ---- Memory ----
 
 StatusOr<void*> Reserve(Device device, Space space, int64_t bytes, std::string_view name,

@@ -71,7 +71,8 @@ std::string OrderChecker::Place(uintptr_t begin, uintptr_t end) const {
 }
 
 std::string OrderChecker::Operation(const Visit& access) const {
-  return absl::StrCat("'", access.name, "' (instruction ", access.tag, ", stream ",
+  return absl::StrCat("'", access.name, "' (instruction ", access.tag,
+                      describe_ ? " '" + describe_(access.tag) + "'" : "", ", stream ",
                       names_[access.stream], ")");
 }
 

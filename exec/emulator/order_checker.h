@@ -13,6 +13,7 @@
 #define TIDELINE_EXEC_EMULATOR_ORDER_CHECKER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -32,6 +33,11 @@ class OrderChecker {
   explicit OrderChecker(int device);
 
   int AddStream(std::string_view name);
+
+  // How messages name the instruction of a tag, besides its number.
+  void DescribeTags(std::function<std::string(uint64_t tag)> describe) {
+    describe_ = std::move(describe);
+  }
 
   void AddReservation(const void* memory, int64_t bytes, std::string_view name);
   void RemoveReservation(const void* memory);
@@ -77,6 +83,7 @@ class OrderChecker {
               uintptr_t begin, uintptr_t end) const;
 
   const int device_;
+  std::function<std::string(uint64_t)> describe_;
   std::vector<std::string> names_;
   std::vector<Clock> clocks_;
   std::map<uintptr_t, Reservation> reservations_;

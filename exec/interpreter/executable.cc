@@ -95,9 +95,7 @@ Status CheckInstruction(const Program& program, const Role& role, const Section&
 // Tokens are bytes, so every vocabulary must hold them (DEFINITIONS 13).
 Status CheckVocabulary(const Kernel& kernel) {
   const int64_t vocabulary = kernel.attributes.valid_columns;
-  if (kernel.op != Op::kCrossEntropyGrad || vocabulary <= 0 || vocabulary >= kByteVocabulary) {
-    return absl::OkStatus();
-  }
+  if (vocabulary <= 0 || vocabulary >= kByteVocabulary) return absl::OkStatus();
   return InputError(absl::StrCat("the model's vocabulary of ", vocabulary,
                                  " is too small: a token is a byte of text, so it needs at least ",
                                  kByteVocabulary, "; build the model with vocab=256 or more"));

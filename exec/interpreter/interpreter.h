@@ -10,18 +10,15 @@
 #ifndef TIDELINE_EXEC_INTERPRETER_INTERPRETER_H_
 #define TIDELINE_EXEC_INTERPRETER_INTERPRETER_H_
 
-#include <array>
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/status.h"
 #include "exec/data/token_source.h"
 #include "exec/device/device.h"
+#include "exec/interpreter/run_report.h"
 #include "exec/launch/position_board.h"
-#include "planner/program/attribution.h"
 #include "planner/program/program.h"
 #include "traces/run/run_sink.h"
 
@@ -36,46 +33,11 @@ struct ExecuteOptions {
   std::string plan_hash = {};
 };
 
-// Called by one thread at a time.
-class RunObserver {
- public:
-  virtual ~RunObserver() = default;
-  // Step `step` has finished on every rank; `seconds` is the longest of the ranks' times.
-  virtual void OnStep(int64_t step, double loss, double seconds) = 0;
-  // Something the user should know: a damaged checkpoint, an empty folder.
-  virtual void OnNote(std::string_view text) = 0;
-};
-
 // All may be null. The sink is called by one thread at a time.
 struct ExecuteHooks {
   RunSink* sink = nullptr;
   RunObserver* observer = nullptr;
   PositionBoard* positions = nullptr;
-};
-
-// Bytes, by Space. `observed` is none unless the run was eager.
-struct RankReport {
-  std::array<int64_t, kSpaces> extent{};         // of the layout
-  std::array<int64_t, kSpaces> reserved_peak{};  // really reserved
-  std::array<int64_t, kSpaces> live_peak{};      // allocs and frees as they happened
-  std::array<std::optional<ObservedMemory>, kSpaces> observed;
-  TimeSplit<int64_t> time_ns;         // summed over the counted steps
-  std::vector<int64_t> step_time_ns;  // of the steps played, in order
-};
-
-struct TouchedOp {
-  Op op = Op::kAdd;
-  int64_t declared_bytes = 0;
-  int64_t touched_bytes = 0;
-};
-
-struct RunReport {
-  std::vector<double> losses;      // of every step from 0
-  int64_t resumed_from_step = -1;  // -1: not resumed
-  // The first step played warms up and is not counted unless it is the only one.
-  int64_t counted_steps = 0;
-  std::vector<RankReport> ranks;
-  std::vector<TouchedOp> touched;  // with CheckLevel::kKernels; ops that ran
 };
 
 // Whether this interpreter can play `program`: every kernel has an implementation, host tasks and

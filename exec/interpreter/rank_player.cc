@@ -49,6 +49,7 @@ RankPlayer::RankPlayer(Setting setting)
 }
 
 RankPlayer::~RankPlayer() {
+  DescribeTags(setting_.device, nullptr);
   if (setting_.eager) {
     for (void* base : bases_) {
       if (base != nullptr) Release(setting_.device, base);
@@ -63,6 +64,9 @@ RankPlayer::~RankPlayer() {
 // ---- Opening ----
 
 Status RankPlayer::Open() {
+  DescribeTags(setting_.device, [this](uint64_t tag) {
+    return std::string(NameOf(touches_.section->instructions[tag]));
+  });
   TL_RETURN_IF_ERROR(OpenLanes());
   for (const Section* section : Sections(role_)) TL_RETURN_IF_ERROR(OpenSection(*section));
   return OpenMemory();

@@ -1,0 +1,15 @@
+"""The worker, built once per backend from the same sources."""
+
+def tideline_worker(name, backend):
+    """A worker program on the devices of `backend`, a library that defines the device facade."""
+    native.cc_binary(
+        name = name,
+        srcs = ["main.cc"],
+        deps = [
+            ":worker",
+            backend,
+            "//base:status",
+            "//exec/launch:position_board",
+            "//planner/program",
+        ],
+    )
