@@ -139,20 +139,6 @@ void Broadcast(const Collective& collective, std::span<const MemberBuffers> memb
 
 }  // namespace
 
-std::string_view Name(CollectiveKind kind) {
-  switch (kind) {
-    case CollectiveKind::kAllReduce:
-      return "all_reduce";
-    case CollectiveKind::kAllGather:
-      return "all_gather";
-    case CollectiveKind::kReduceScatter:
-      return "reduce_scatter";
-    case CollectiveKind::kBroadcast:
-      return "broadcast";
-  }
-  return "unknown";
-}
-
 std::string_view Name(ReductionOrder order) {
   switch (order) {
     case ReductionOrder::kRank:

@@ -17,7 +17,6 @@
 
 namespace tideline {
 
-std::string_view Name(CollectiveKind kind);   // "all_reduce"
 std::string_view Name(ReductionOrder order);  // "rank"
 
 // Bytes of one member's input and output when they are apart.
