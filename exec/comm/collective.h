@@ -23,7 +23,7 @@ std::string_view Name(ReductionOrder order);  // "rank"
 int64_t InputBytes(const Collective& collective, int32_t members);
 int64_t OutputBytes(const Collective& collective, int32_t members);
 
-// "all_reduce sum fp32 outer 1 block 64 order rank": what two members must agree on.
+// "all_reduce fp32 [outer 1, block 64] sum in order rank": what two members must agree on.
 std::string Describe(const Collective& collective);
 
 // Counts not negative and without overflow, a type that can be reduced, input and output apart or
