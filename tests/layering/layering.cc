@@ -63,7 +63,6 @@ const std::vector<HeaderRule>& HeaderRules() {
       {"google/protobuf/", {"planner", "traces", "tests"}, true},
       {"boost/", {"planner", "tests"}, true},
       {"openssl/", {"base"}, true},
-      {"yaml-cpp/", {"base", "models/cluster"}, true},
       {"cblas.h", {"exec/ops", "exec/device", "bench", "tests"}, true},
       {"mpi.h", {"exec/comm", "exec/launch"}, false},
       {"cuda.h", {"exec/device"}, false},
