@@ -1,0 +1,36 @@
+#include "tests/equivalence/execute_plan.h"
+
+#include <utility>
+
+#include "exec/data/token_source.h"
+#include "planner/lowering/lower.h"
+
+namespace tideline::equivalence {
+
+StatusOr<Executed> ExecutePlan(const Plan& plan, const ExecuteSetting& setting) {
+  Executed executed;
+  TL_ASSIGN_OR_RETURN(executed.program, Lower(plan));
+  TL_RETURN_IF_ERROR(CheckExecutable(executed.program));
+  TL_ASSIGN_OR_RETURN(const TokenSource tokens, TokenSource::Open("", plan.seq, plan.global_batch));
+  EmulatorOptions devices;
+  devices.devices = static_cast<int>(executed.program.ranks.size());
+  devices.devices_per_node = plan.cluster.node.gpus;
+  devices.device_memory_bytes = plan.cluster.device.memory_bytes;
+  devices.limit_memory = !setting.eager;
+  devices.check = setting.check;
+  devices.schedule = setting.schedule;
+  devices.schedule_seed = setting.schedule_seed;
+  TL_ASSIGN_OR_RETURN(const MachinePtr machine, MakeEmulator(devices));
+  ExecuteOptions options;
+  options.steps = setting.steps;
+  options.eager = setting.eager;
+  options.checkpoint_folder = setting.checkpoint_folder;
+  options.checkpoint_every = 1;
+  options.resume = setting.resume;
+  ExecuteHooks hooks;
+  hooks.sink = &executed.run;
+  TL_ASSIGN_OR_RETURN(executed.report, Execute(executed.program, *machine, tokens, options, hooks));
+  return executed;
+}
+
+}  // namespace tideline::equivalence
