@@ -95,7 +95,7 @@ void ExpectSameNamesAndShapes(const std::vector<ParameterInfo>& expected,
   EXPECT_EQ(expected.size(), actual.size());
   for (const ParameterInfo& parameter : expected) {
     const auto found = actual.find(parameter.name);
-    ASSERT_NE(found, actual.end()) << parameter.name;
+    ASSERT_TRUE(found != actual.end()) << "no rank has " << parameter.name;
     EXPECT_EQ(found->second.shape, parameter.shape) << parameter.name;
   }
 }

@@ -150,6 +150,10 @@ void AddOpt(Cases& cases) {
 
 }  // namespace
 
+std::ostream& operator<<(std::ostream& out, const PlanCase& plan_case) {
+  return out << plan_case.name;
+}
+
 std::vector<PlanCase> PlanCases() {
   Cases cases;
   AddGpt(cases);

@@ -2,6 +2,7 @@
 #ifndef TIDELINE_TESTS_EQUIVALENCE_PLAN_CASES_H_
 #define TIDELINE_TESTS_EQUIVALENCE_PLAN_CASES_H_
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ struct PlanCase {
   // the reference's bits are expected; else the tolerance of the quality bars.
   bool exact = false;
 };
+
+// Shown by a failing test.
+std::ostream& operator<<(std::ostream& out, const PlanCase& plan_case);
 
 // All plans are fp32 with 16 samples of 16 tokens per step and four layers.
 std::vector<PlanCase> PlanCases();

@@ -139,17 +139,17 @@ class ReferenceTrainer<Real>::Model {
       const int64_t key = config_.kv_heads * config_.head_dim;
       const bool bias = config_.attention_bias;
       LayerUses layer;
-      layer.attention_norm = DeclareNorm(prefix + "attention_norm");
+      layer.attention_norm = DeclareNorm(prefix + "attention.norm");
       if (config_.fused_qkv) {
         layer.qkv.push_back(DeclareFusedQkv(prefix + "attention.qkv", query));
       } else {
-        layer.qkv.push_back(DeclareLinear(prefix + "attention.query", hidden, query, bias));
-        layer.qkv.push_back(DeclareLinear(prefix + "attention.key", hidden, key, bias));
-        layer.qkv.push_back(DeclareLinear(prefix + "attention.value", hidden, key, bias));
+        layer.qkv.push_back(DeclareLinear(prefix + "attention.q", hidden, query, bias));
+        layer.qkv.push_back(DeclareLinear(prefix + "attention.k", hidden, key, bias));
+        layer.qkv.push_back(DeclareLinear(prefix + "attention.v", hidden, key, bias));
       }
       layer.attention_output =
           DeclareLinear(prefix + "attention.output", query, hidden, config_.output_bias);
-      layer.mlp_norm = DeclareNorm(prefix + "mlp_norm");
+      layer.mlp_norm = DeclareNorm(prefix + "mlp.norm");
       if (config_.activation == ActivationKind::kSwiGlu) {
         layer.gate = DeclareLinear(prefix + "mlp.gate", hidden, config_.ffn, config_.mlp_bias);
       }
