@@ -5,8 +5,8 @@
 
 #include "base/check.h"
 #include "models/cluster/cluster_text.h"
-#include "planner/lowering/draft.h"
 #include "planner/plan/validate.h"
+#include "planner/plan/workload.h"
 #include "tests/reference/test_models.h"
 
 namespace tideline::equivalence {
@@ -41,7 +41,7 @@ class Cases {
       TL_CHECK(stages.ok(), "the cases divide the layers");
       plan.stages = *stages;
     }
-    const auto hash = ModelHash(plan);
+    const auto hash = ModelHash(plan.model, plan.seq, plan.dtype);
     TL_CHECK(hash.ok(), "the models build");
     plan.graph_hash = *hash;
     TL_CHECK(Validate(plan).ok(), "the cases are valid plans");
