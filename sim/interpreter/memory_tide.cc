@@ -26,15 +26,19 @@ MemoryTide::MemoryTide(const Role& role, int32_t rank, RunSink* sink)
 void MemoryTide::EndSection() { Apply(std::numeric_limits<double>::infinity()); }
 
 void MemoryTide::Apply(double before_s) {
-  std::sort(pending_.begin(), pending_.end(), [](const Pending& a, const Pending& b) {
-    return a.time_s != b.time_s ? a.time_s < b.time_s : a.index < b.index;
-  });
-  size_t applied = 0;
-  while (applied < pending_.size() && pending_[applied].time_s < before_s) {
-    ApplyOne(pending_[applied++]);
+  std::sort(others_.begin(), others_.end());
+  auto compute = compute_.begin();
+  auto other = others_.begin();
+  const auto due = [&](const auto& next, const std::vector<Pending>& all) {
+    return next != all.end() && next->time_s < before_s;
+  };
+  while (due(compute, compute_) || due(other, others_)) {
+    const bool from_compute = due(compute, compute_) && !(due(other, others_) && *other < *compute);
+    ApplyOne(from_compute ? *compute++ : *other++);
   }
-  pending_.erase(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(applied));
-  next_batch_ = std::max(kBatch, 2 * pending_.size());
+  compute_.erase(compute_.begin(), compute);
+  others_.erase(others_.begin(), other);
+  next_batch_ = std::max(kBatch, 2 * (compute_.size() + others_.size()));
 }
 
 void MemoryTide::ApplyOne(const Pending& change) {

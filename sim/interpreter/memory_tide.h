@@ -21,14 +21,15 @@ class MemoryTide {
   // Persistent buffers are live from the start. `sink` may be null; both must outlive this.
   MemoryTide(const Role& role, int32_t rank, RunSink* sink);
 
-  // `index` is the instruction's place in its section.
-  void Change(double time_s, uint32_t index, uint32_t buffer, bool alloc) {
-    pending_.push_back({time_s, index, buffer, alloc});
+  // `index` is the instruction's place in its section. Changes of one lane come in order; those of
+  // the compute lane, nearly all of them, are kept apart so that they need no sorting.
+  void Change(uint16_t lane, double time_s, uint32_t index, uint32_t buffer, bool alloc) {
+    (lane == kComputeLane ? compute_ : others_).push_back({time_s, index, buffer, alloc});
   }
 
   // Nothing before `time_s` is to come: applies what is earlier, if much is pending.
   void Advance(double time_s) {
-    if (pending_.size() >= next_batch_) Apply(time_s);
+    if (compute_.size() + others_.size() >= next_batch_) Apply(time_s);
   }
 
   // The section is over: applies everything.
@@ -46,6 +47,9 @@ class MemoryTide {
     uint32_t index;
     uint32_t buffer;
     bool alloc;
+    bool operator<(const Pending& other) const {
+      return time_s != other.time_s ? time_s < other.time_s : index < other.index;
+    }
   };
 
   void Apply(double before_s);
@@ -57,7 +61,7 @@ class MemoryTide {
   RunSink* sink_;
   std::array<int64_t, kSpaces> live_{}, peak_{};
   std::array<std::array<int64_t, kCategories>, kSpaces> by_category_{};
-  std::vector<Pending> pending_;
+  std::vector<Pending> compute_, others_;
   size_t next_batch_ = kBatch;  // grows while little can be applied, so sorting stays amortised
 };
 

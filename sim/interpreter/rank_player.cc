@@ -115,12 +115,13 @@ void RankPlayer::PlayLane(uint16_t lane, Transport& transport) {
         unit.kind == UnitKind::kMemory ? 0 : launch_base_s_[unit.host_tasks_before];
     switch (unit.kind) {
       case UnitKind::kMemory:
-        if (unit.has_memory) PlayParts(unit, ready_s, 0, ready_s);
+        if (unit.has_memory) PlayParts(lane, unit, ready_s, 0, ready_s);
         EndUnit(lane, unit, ready_s);
         break;
       case UnitKind::kCompute: {
         const double end_s = PlayCompute(unit, ready_s, launch_base_s);
-        if (unit.has_memory || sink_ != nullptr) PlayParts(unit, ready_s, launch_base_s, end_s);
+        if (unit.has_memory || sink_ != nullptr)
+          PlayParts(lane, unit, ready_s, launch_base_s, end_s);
         EndUnit(lane, unit, end_s);
         break;
       }
@@ -156,7 +157,8 @@ double RankPlayer::PlayCompute(const Unit& unit, double ready_s, double launch_b
   return end_s;
 }
 
-void RankPlayer::PlayParts(const Unit& unit, double ready_s, double launch_base_s, double end_s) {
+void RankPlayer::PlayParts(uint16_t lane, const Unit& unit, double ready_s, double launch_base_s,
+                           double end_s) {
   // Dates are clipped to the end of the unit, which was summed in another order.
   double now_s = ready_s;
   for (const UnitPart& part : compiled_->Parts(unit)) {
@@ -165,7 +167,8 @@ void RankPlayer::PlayParts(const Unit& unit, double ready_s, double launch_base_
       now_s = std::min(end_s, start_s + part.duration_s);
       if (sink_ != nullptr) Emit(part, start_s, now_s, 0);
     } else if (part.buffer != kNoId) {
-      tide_.Change(now_s, part.instruction, part.buffer, part.kind == InstructionKind::kAlloc);
+      tide_.Change(lane, now_s, part.instruction, part.buffer,
+                   part.kind == InstructionKind::kAlloc);
     }
   }
 }
@@ -176,7 +179,7 @@ void RankPlayer::EndUnit(uint16_t lane, const Unit& unit, double end_s) {
   times.end_s = end_s;
   if (IsTransferUnit(unit.kind) || unit.kind == UnitKind::kHostTask) {
     if (sink_ != nullptr) Emit(compiled_->Parts(unit)[0], times.start_s, end_s, unit.bytes);
-    if (unit.has_memory) PlayParts(unit, end_s, 0, end_s);
+    if (unit.has_memory) PlayParts(lane, unit, end_s, 0, end_s);
   }
   on_lane.free_s = end_s;
   ++on_lane.next;

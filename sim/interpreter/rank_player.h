@@ -109,7 +109,8 @@ class RankPlayer {
   bool WaitsOver(uint16_t lane, const Unit& unit, double& ready_s);
   double PlayCompute(const Unit& unit, double ready_s, double launch_base_s);
   void EndUnit(uint16_t lane, const Unit& unit, double end_s);
-  void PlayParts(const Unit& unit, double ready_s, double launch_base_s, double end_s);
+  void PlayParts(uint16_t lane, const Unit& unit, double ready_s, double launch_base_s,
+                 double end_s);
   void Bind(uint16_t lane, uint32_t unit, double end_s);
   void EndSection(Transport& transport);
   void Emit(const UnitPart& part, double start_s, double end_s, int64_t bytes);

@@ -28,9 +28,9 @@ TEST(MemoryTideTest, EqualDatesGoByPlace) {
   for (const uint32_t place : {1u, 5u}) {
     const Role role = RoleOf({100, 50});
     MemoryTide tide(role, 0, nullptr);
-    tide.Change(2, place, 1, true);
-    tide.Change(0, 0, 0, true);
-    tide.Change(2, 3, 0, false);
+    tide.Change(2, 2, place, 1, true);  // on a lane of its own
+    tide.Change(kComputeLane, 0, 0, 0, true);
+    tide.Change(kComputeLane, 2, 3, 0, false);
     tide.EndSection();
     EXPECT_EQ(tide.peak()[0], place == 5 ? 100 : 150);
   }
@@ -63,10 +63,10 @@ TEST(MemoryTideTest, ArrivalOrderDoesNotMatter) {
     live += change.alloc ? bytes[change.buffer] : -bytes[change.buffer];
     peak = std::max(peak, live);
   }
-  // `changes` is out of order by at most 100 s; whatever is older may be applied.
+  // `changes` are of many lanes, out of order by at most 100 s; whatever is older may be applied.
   MemoryTide tide(role, 0, nullptr);
   for (const Change& change : changes) {
-    tide.Change(change.time_s, change.index, change.buffer, change.alloc);
+    tide.Change(/*lane=*/2, change.time_s, change.index, change.buffer, change.alloc);
     tide.Advance(static_cast<double>(change.buffer) - 1);
   }
   tide.EndSection();
