@@ -12,9 +12,9 @@
 #include "base/check.h"
 #include "models/cluster/cluster_text.h"
 #include "models/zoo/zoo.h"
-#include "planner/lowering/draft.h"
 #include "planner/lowering/lower.h"
 #include "planner/plan/plan.h"
+#include "planner/plan/workload.h"
 #include "sim/simulate.h"
 
 namespace tideline {
@@ -32,7 +32,7 @@ Plan PlanOf(const std::string& model, const std::string& cluster, int64_t seq, i
   plan.recompute = Recompute::kFull;
   plan.padded_vocab = PaddedVocab(plan.model.vocab, plan.tp);
   plan.stages = *DefaultStages(plan.model.layers, plan.pp, 1);
-  plan.graph_hash = *ModelHash(plan);
+  plan.graph_hash = *ModelHash(plan.model, plan.seq, plan.dtype);
   return plan;
 }
 
