@@ -1,5 +1,7 @@
 #include "cli/command.h"
 #include "cli/doctor.h"
+#include "cli/execute.h"
+#include "cli/plan.h"
 #include "cli/profile.h"
 #include "cli/simulate.h"
 
@@ -8,7 +10,9 @@ namespace tideline {
 std::vector<std::unique_ptr<Command>> MakeCommands() {
   std::vector<std::unique_ptr<Command>> commands;
   commands.push_back(MakeProfileCommand());
+  commands.push_back(MakePlanCommand());
   commands.push_back(MakeSimulateCommand());
+  commands.push_back(MakeExecuteCommand());
   commands.push_back(MakeDoctorCommand());
   return commands;
 }

@@ -1,0 +1,308 @@
+#include "cli/execute.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/json.h"
+#include "base/sha256.h"
+#include "base/units.h"
+#include "cli/run_files.h"
+#include "exec/launch/worker_client.h"
+#include "planner/lowering/lower.h"
+#include "planner/program/file.h"
+
+namespace tideline {
+namespace {
+
+constexpr double kNsPerSecond = 1e9;
+
+// DEFINITIONS 18: the median over steps 2..N, the largest over ranks; none with a single step.
+std::optional<double> MeasuredStepSeconds(const RunReport& run) {
+  std::optional<double> slowest;
+  for (const RankReport& rank : run.ranks) {
+    if (rank.step_time_ns.size() < 2) return std::nullopt;
+    std::vector<int64_t> times(rank.step_time_ns.begin() + 1, rank.step_time_ns.end());
+    const size_t middle = times.size() / 2;
+    std::nth_element(times.begin(), times.begin() + middle, times.end());
+    double median = static_cast<double>(times[middle]);
+    if (times.size() % 2 == 0) {
+      median =
+          (median + static_cast<double>(*std::max_element(times.begin(), times.begin() + middle))) /
+          2;
+    }
+    slowest = std::max(slowest.value_or(0), median / kNsPerSecond);
+  }
+  return slowest;
+}
+
+TimeSplit<double> MeanSplit(const RunReport& run) {
+  TimeSplit<double> mean;
+  const double scale = 1 / (kNsPerSecond * static_cast<double>(run.counted_steps) *
+                            static_cast<double>(run.ranks.size()));
+  for (const RankReport& rank : run.ranks) {
+    mean.compute += static_cast<double>(rank.time_ns.compute) * scale;
+    mean.host += static_cast<double>(rank.time_ns.host) * scale;
+    mean.exposed_comm += static_cast<double>(rank.time_ns.exposed_comm) * scale;
+    mean.bubble += static_cast<double>(rank.time_ns.bubble) * scale;
+    mean.stall += static_cast<double>(rank.time_ns.stall) * scale;
+  }
+  return mean;
+}
+
+// Progress and notes of the running worker.
+class Watcher : public RunObserver {
+ public:
+  Watcher(int64_t steps, CommandContext* context)
+      : context_(context), progress_("training", steps, context->progress()) {}
+  void OnStep(int64_t step, double loss, double seconds) override {
+    (void)seconds;
+    progress_.Update(step + 1, absl::StrFormat("loss %.4f", loss));
+  }
+  void OnNote(std::string_view text) override { context_->Note(text); }
+
+ private:
+  CommandContext* context_;
+  Progress progress_;
+};
+
+Status ReadSchedule(const std::string& text, WorkerRequest* request) {
+  if (text == "concurrent") return absl::OkStatus();
+  if (text == "serial") {
+    request->schedule = SchedulePolicy::kSerial;
+    return absl::OkStatus();
+  }
+  if (text.rfind("seed:", 0) == 0) {
+    const StatusOr<int64_t> seed = ParseInteger(text.substr(5), 0, INT64_MAX);
+    if (seed.ok()) {
+      request->schedule = SchedulePolicy::kSeeded;
+      request->schedule_seed = static_cast<uint64_t>(*seed);
+      return absl::OkStatus();
+    }
+  }
+  return UsageError(absl::StrCat("--schedule `", text, "`: concurrent, serial or seed:N"));
+}
+
+CheckLevel ReadCheck(const std::string& text) {
+  if (text == "none") return CheckLevel::kNone;
+  return text == "kernels" ? CheckLevel::kKernels : CheckLevel::kOrder;
+}
+
+StatusOr<WorkerRequest> MakeRequest(const CommandContext& context, const Plan& plan,
+                                    const Program& program) {
+  const OptionValues& options = context.options;
+  WorkerRequest request;
+  request.program = Serialize(program);
+  if (options.Has("data")) request.data_path = options.Text("data");
+  request.steps = options.Integer("steps");
+  if (options.Has("checkpoint")) request.checkpoint_folder = options.Text("checkpoint");
+  request.checkpoint_every = options.Integer("checkpoint-every");
+  request.resume = options.Flag("resume");
+  if (request.resume && request.checkpoint_folder.empty()) {
+    return UsageError("--resume needs --checkpoint DIR, the folder to resume from");
+  }
+  request.plan_hash = Sha256Hex(PlanToJson(plan));
+  request.eager = options.Text("allocator") == "eager";
+  request.check = ReadCheck(options.Text("check"));
+  TL_RETURN_IF_ERROR(ReadSchedule(options.Text("schedule"), &request));
+  request.devices_per_node = plan.cluster.node.gpus;
+  request.device_memory_bytes =
+      plan.cluster.device.memory_bytes - plan.cluster.device.runtime_reserve_bytes;
+  request.pinned_memory_bytes = plan.cluster.node.host_memory_bytes;
+  request.record = !context.output.empty() || options.Has("perfetto");
+  return request;
+}
+
+void WriteTouched(const RunReport& run, JsonWriter* json) {
+  json->Key("touched").BeginArray();
+  for (const TouchedOp& touched : run.touched) {
+    json->BeginObject().Field("op", Name(touched.op));
+    json->Field("declared_bytes", touched.declared_bytes);
+    json->Field("touched_bytes", touched.touched_bytes).EndObject();
+  }
+  json->EndArray();
+}
+
+std::string Json(const Plan& plan, const StepReport& report, const RunReport& run) {
+  JsonWriter json;
+  json.BeginObject().Field("schema_version", 1);
+  json.Field("model", plan.model.name).Field("cluster", plan.cluster.name);
+  json.Field("device", "emulated").Field("gpus", plan.cluster.gpus());
+  WriteStepReport(report, &json);
+  json.Key("losses").BeginInlineArray();
+  for (const double loss : run.losses) json.Value(loss);
+  json.EndArray();
+  if (run.resumed_from_step >= 0) {
+    json.Field("resumed_from_step", run.resumed_from_step);
+  } else {
+    json.NullField("resumed_from_step");
+  }
+  WriteTouched(run, &json);
+  json.EndObject();
+  return json.Take();
+}
+
+std::string Text(const Plan& plan, const StepReport& report, const RunReport& run) {
+  std::string text = absl::StrCat(plan.model.name, " on ", plan.cluster.name, " (",
+                                  plan.cluster.gpus(), " emulated GPUs)\n");
+  if (run.resumed_from_step >= 0) {
+    absl::StrAppend(&text, "resumed from step ", run.resumed_from_step, "\n");
+  }
+  absl::StrAppend(&text, "loss\n");
+  const size_t stride = std::max<size_t>(1, run.losses.size() / 10);
+  for (size_t step = 0; step < run.losses.size(); ++step) {
+    if (step % stride != 0 && step + 1 != run.losses.size()) continue;
+    absl::StrAppendFormat(&text, "  step %-6d %.6f\n", step, run.losses[step]);
+  }
+  return text + StepReportText(report);
+}
+
+std::vector<OptionRecord> Options() {
+  return {{.name = "device",
+           .kind = OptionKind::kChoice,
+           .value_name = "KIND",
+           .sentence = "What runs it:",
+           .default_text = "emulated",
+           .choices = {"emulated", "cuda"}},
+          {.name = "steps",
+           .kind = OptionKind::kInteger,
+           .value_name = "N",
+           .sentence = "Optimizer steps in total, those before a resume included.",
+           .default_text = "10",
+           .least = 1,
+           .most = 1e9},
+          {.name = "data",
+           .value_name = "FILE",
+           .sentence = "Text to train on, a token is a byte; default a built-in text."},
+          {.name = "seed",
+           .kind = OptionKind::kInteger,
+           .value_name = "N",
+           .sentence = "Seed of the initial values.",
+           .default_text = "0",
+           .least = 0,
+           .most = 9e15},
+          {.name = "checkpoint", .value_name = "DIR", .sentence = "Folder for checkpoints."},
+          {.name = "checkpoint-every",
+           .kind = OptionKind::kInteger,
+           .value_name = "K",
+           .sentence = "Steps between checkpoints; one more is written at the end.",
+           .default_text = "10",
+           .least = 1,
+           .most = 1e9},
+          {.name = "resume",
+           .kind = OptionKind::kFlag,
+           .sentence = "Goes on from the newest checkpoint of the folder."},
+          {.name = "check",
+           .kind = OptionKind::kChoice,
+           .value_name = "LEVEL",
+           .sentence = "What the emulated devices check (races; also every access in kernels):",
+           .default_text = "order",
+           .choices = {"order", "kernels", "none"}},
+          {.name = "schedule",
+           .value_name = "ORDER",
+           .sentence = "concurrent, serial (list order), or seed:N (one at a time, drawn).",
+           .default_text = "concurrent"},
+          {.name = "allocator",
+           .kind = OptionKind::kChoice,
+           .value_name = "KIND",
+           .sentence = "layout uses the plan's addresses; eager measures lifetimes by itself:",
+           .default_text = "layout",
+           .choices = {"layout", "eager"}},
+          {.name = "numerics",
+           .kind = OptionKind::kChoice,
+           .value_name = "KIND",
+           .sentence = "exact gives the same bits for any tiling and number of threads:",
+           .default_text = "exact",
+           .choices = {"exact"}},
+          {.name = "perfetto",
+           .value_name = "FILE",
+           .sentence = "Also writes the Run as Chrome trace JSON, to open at ui.perfetto.dev."}};
+}
+
+class ExecuteCommand : public Command {
+ public:
+  CommandInfo Info() const override {
+    return {
+        .name = "execute",
+        .summary = "Runs a plan on devices: losses, measured memory and times",
+        .description =
+            "Plays the very Program that `simulate` plays, on real numbers. Emulated devices have "
+            "the memory of the plan's GPUs and check every operation for races and for reads of "
+            "what was never written. Training state is kept in checkpoints that survive a kill.",
+        .examples = {"tideline execute plan.json --steps 20",
+                     "tideline execute plan.json --checkpoint run1 --checkpoint-every 5",
+                     "tideline execute plan.json --checkpoint run1 --resume --steps 100 --json",
+                     "tideline execute plan.json --allocator eager --schedule serial --json",
+                     "tideline execute plan.json --data book.txt -o run.tlr"},
+        .arguments = {{.name = "PLAN",
+                       .sentence = "A plan file, as `tideline plan -o` writes it."}},
+        .options = Options(),
+        .output_sentence = "Also writes the Run (events and memory samples) to FILE.",
+        .writes_output_itself = true};
+  }
+
+  Status Run(CommandContext* context) const override {
+    const OptionValues& options = context->options;
+    if (options.Text("device") == "cuda") {
+      return UnavailableError(
+          "--device cuda: this build has no CUDA worker; use --device emulated");
+    }
+    TL_ASSIGN_OR_RETURN(const Plan plan, ReadPlan(context->arguments[0]));
+    TL_ASSIGN_OR_RETURN(Program program, Lower(plan));
+    program.seed = static_cast<uint64_t>(options.Integer("seed"));
+    TL_ASSIGN_OR_RETURN(const WorkerRequest request, MakeRequest(*context, plan, program));
+    TL_ASSIGN_OR_RETURN(const std::string worker, FindWorker("tideline-worker-emulated"));
+    Watcher watcher(request.steps, context);
+    RunRecorder recorder;
+    const WorkerHooks hooks{.sink = request.record ? &recorder : nullptr, .observer = &watcher};
+    TL_ASSIGN_OR_RETURN(const RunReport run, RunWorker(worker, request, program, hooks));
+    TL_ASSIGN_OR_RETURN(const StepReport report, ExecutedReport(plan, program, run));
+    if (request.record) {
+      recorder.SetMetadata(MetadataOf(plan, program, report, "emulated"));
+      TL_RETURN_IF_ERROR(
+          WriteRunFiles(recorder, context->output,
+                        options.Has("perfetto") ? options.Text("perfetto") : std::string()));
+    }
+    context->Print(context->json ? Json(plan, report, run) : Text(plan, report, run));
+    return absl::OkStatus();
+  }
+};
+
+}  // namespace
+
+StatusOr<StepReport> ExecutedReport(const Plan& plan, const Program& program,
+                                    const RunReport& run) {
+  StepReport report = ReportMemory(plan, program);
+  constexpr int kDevice = static_cast<int>(Space::kDevice);
+  report.peak_memory_bytes = 0;
+  const ObservedMemory* fullest = nullptr;
+  for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
+    const RankReport& measured = run.ranks[rank];
+    RankFigures& figures = report.ranks[rank];
+    figures.peak_memory_bytes = measured.reserved_peak[kDevice] + report.runtime_bytes;
+    figures.live_peak_bytes = measured.live_peak[kDevice];
+    report.peak_memory_bytes = std::max(report.peak_memory_bytes, figures.peak_memory_bytes);
+    if (!measured.observed[kDevice].has_value()) continue;
+    const ObservedMemory& observed = *measured.observed[kDevice];
+    figures.observed_peak_bytes = observed.peak;
+    if (fullest == nullptr || observed.peak > fullest->peak) fullest = &observed;
+  }
+  if (fullest != nullptr) {
+    report.peak_by_category = fullest->peak_by_category;
+  }
+  if (run.counted_steps > 0) report.split = MeanSplit(run);
+  if (const std::optional<double> seconds = MeasuredStepSeconds(run); seconds.has_value()) {
+    TL_ASSIGN_OR_RETURN(const StepFlops flops, FlopsOfStep(plan, program));
+    SetStepTime(*seconds, plan, flops, &report);
+  }
+  return report;
+}
+
+std::unique_ptr<Command> MakeExecuteCommand() { return std::make_unique<ExecuteCommand>(); }
+
+}  // namespace tideline

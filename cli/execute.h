@@ -1,0 +1,22 @@
+// tideline execute: runs a plan on devices, in a worker process.
+#ifndef TIDELINE_CLI_EXECUTE_H_
+#define TIDELINE_CLI_EXECUTE_H_
+
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/step_report.h"
+#include "exec/interpreter/run_report.h"
+#include "planner/plan/plan.h"
+#include "planner/program/program.h"
+
+namespace tideline {
+
+std::unique_ptr<Command> MakeExecuteCommand();
+
+// The step figures of an execution: what was reserved and observed, and the measured times.
+StatusOr<StepReport> ExecutedReport(const Plan& plan, const Program& program, const RunReport& run);
+
+}  // namespace tideline
+
+#endif  // TIDELINE_CLI_EXECUTE_H_
