@@ -3,12 +3,14 @@
 #include "cli/execute.h"
 #include "cli/plan.h"
 #include "cli/profile.h"
+#include "cli/quickstart.h"
 #include "cli/simulate.h"
 
 namespace tideline {
 
 std::vector<std::unique_ptr<Command>> MakeCommands() {
   std::vector<std::unique_ptr<Command>> commands;
+  commands.push_back(MakeQuickstartCommand());
   commands.push_back(MakeProfileCommand());
   commands.push_back(MakePlanCommand());
   commands.push_back(MakeSimulateCommand());

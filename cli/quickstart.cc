@@ -1,0 +1,295 @@
+#include "cli/quickstart.h"
+
+#include <sys/wait.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/file.h"
+#include "base/sha256.h"
+#include "base/units.h"
+#include "cli/execute.h"
+#include "cli/run_files.h"
+#include "cli/simulate.h"
+#include "cli/simulator_evaluator.h"
+#include "cli/table.h"
+#include "exec/launch/worker_client.h"
+#include "models/cluster/cluster_json.h"
+#include "models/import/load_model.h"
+#include "planner/lowering/lower.h"
+#include "planner/plan/workload.h"
+#include "planner/program/file.h"
+#include "planner/search/search.h"
+#include "traces/tide/tide.h"
+#include "traces/tide/tide_svg.h"
+
+namespace tideline {
+namespace {
+
+// Small enough for seconds on two cores, large enough that every part of the plan shows.
+constexpr const char* kModel = "gpt:layers=4,hidden=96,heads=4,vocab=256";
+constexpr const char* kCluster = "emulated:4x256MiB";
+constexpr int64_t kSequence = 96;
+constexpr int64_t kGlobalBatch = 16;
+constexpr int64_t kReferenceSteps = 5;
+constexpr int64_t kObservedSteps = 1;
+
+std::string Bytes(int64_t bytes) { return HumanBytes(static_cast<double>(bytes)); }
+
+// The losses that the independent reference prints; none when the program is not there.
+StatusOr<std::vector<double>> ReferenceLosses(const std::string& program) {
+  const std::string command = absl::StrCat("'", program, "' ", kModel, " ", kSequence, " ",
+                                           kGlobalBatch, " ", kReferenceSteps, " 0");
+  std::FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return UnavailableError(absl::StrCat("cannot start ", program));
+  std::vector<double> losses;
+  double loss = 0;
+  while (std::fscanf(pipe, "%lf", &loss) == 1) losses.push_back(loss);
+  if (pclose(pipe) != 0 || losses.size() != kReferenceSteps) {
+    return RunError(absl::StrCat(program, " did not give ", kReferenceSteps, " losses"));
+  }
+  return losses;
+}
+
+StatusOr<RankedPlan> FindPlan(CommandContext* context) {
+  TL_ASSIGN_OR_RETURN(const ImportedModel model, LoadModel(kModel, kSequence));
+  TL_ASSIGN_OR_RETURN(const ClusterSpec cluster, LoadCluster(kCluster));
+  WorkloadRequest request;
+  request.seq = kSequence;
+  request.global_batch = kGlobalBatch;
+  TL_ASSIGN_OR_RETURN(const Workload workload, MakeWorkload(model.config, cluster, request));
+  TL_ASSIGN_OR_RETURN(auto evaluator, MakeSimulatorEvaluator(context->progress()));
+  TL_ASSIGN_OR_RETURN(SearchResult result, SearchPlans(workload, {}, {}, evaluator.get()));
+  if (!result.feasible) return InfeasibleError("no plan of the quickstart model fits");
+  context->Print(absl::StrCat("  ", result.considered,
+                              " plans considered; the best: ", result.candidates[0].pin, "\n"));
+  return std::move(result.candidates[0]);
+}
+
+// Prints each step's loss as it comes.
+class LossPrinter : public RunObserver {
+ public:
+  LossPrinter(int64_t steps, CommandContext* context)
+      : context_(context), progress_("training", steps, context->progress()) {}
+  void OnStep(int64_t step, double loss, double) override {
+    progress_.Update(step + 1, absl::StrFormat("loss %.4f", loss));
+  }
+  void OnNote(std::string_view text) override { context_->Note(text); }
+
+ private:
+  CommandContext* context_;
+  Progress progress_;
+};
+
+struct Executed {
+  RunReport run;
+  StepReport report;
+};
+
+StatusOr<Executed> Execute(const Plan& plan, const Program& program, int64_t steps, bool observe,
+                           RunSink* sink, CommandContext* context) {
+  WorkerRequest request;
+  request.program = Serialize(program);
+  request.steps = steps;
+  request.plan_hash = Sha256Hex(PlanToJson(plan));
+  request.eager = observe;
+  if (observe) request.schedule = SchedulePolicy::kSerial;
+  request.devices_per_node = plan.cluster.node.gpus;
+  request.device_memory_bytes = plan.cluster.device.memory_bytes;
+  request.pinned_memory_bytes = plan.cluster.node.host_memory_bytes;
+  request.record = sink != nullptr;
+  TL_ASSIGN_OR_RETURN(const std::string worker, FindWorker("tideline-worker-emulated"));
+  LossPrinter printer(steps, context);
+  Executed executed;
+  TL_ASSIGN_OR_RETURN(executed.run,
+                      RunWorker(worker, request, program, {.sink = sink, .observer = &printer}));
+  TL_ASSIGN_OR_RETURN(executed.report, ExecutedReport(plan, program, executed.run));
+  return executed;
+}
+
+std::string LossTable(const std::vector<double>& losses, const std::vector<double>& reference) {
+  std::vector<std::vector<std::string>> rows;
+  const size_t stride = std::max<size_t>(1, losses.size() / 8);
+  for (size_t step = 0; step < losses.size(); ++step) {
+    const bool has_reference = step < reference.size();
+    if (!has_reference && step % stride != 0 && step + 1 != losses.size()) continue;
+    rows.push_back(
+        {absl::StrCat(step), absl::StrFormat("%.6f", losses[step]),
+         has_reference ? absl::StrFormat("%.6f", reference[step]) : "",
+         has_reference ? absl::StrFormat("%.1e", std::fabs(losses[step] - reference[step])) : ""});
+  }
+  return FormatTable({"step", "loss", "reference", "difference"}, rows);
+}
+
+struct Figures {
+  StepReport simulated;
+  StepReport executed;
+  StepReport observed;
+};
+
+std::string MemoryTable(const Figures& figures) {
+  std::vector<std::vector<std::string>> rows;
+  for (size_t rank = 0; rank < figures.simulated.ranks.size(); ++rank) {
+    const RankFigures& predicted = figures.simulated.ranks[rank];
+    const RankFigures& measured = figures.executed.ranks[rank];
+    const auto row = [&](const char* name, int64_t before, std::optional<int64_t> after) {
+      rows.push_back({absl::StrCat("rank ", rank, " ", name), absl::StrCat(before),
+                      after.has_value() ? absl::StrCat(*after) : "-"});
+    };
+    row("extent (reserved)", predicted.peak_memory_bytes, measured.peak_memory_bytes);
+    row("live peak, at most the bound", predicted.live_bound_bytes, measured.live_peak_bytes);
+    row("serial peak (observed)", predicted.serial_peak_bytes,
+        figures.observed.ranks[rank].observed_peak_bytes);
+  }
+  return FormatTable({"memory, bytes", "predicted", "measured"}, rows);
+}
+
+std::string TimeTable(const Figures& figures) {
+  const TimeSplit<double>& before = *figures.simulated.split;
+  const TimeSplit<double>& after = *figures.executed.split;
+  std::vector<std::vector<std::string>> rows;
+  rows.push_back({"step", HumanSeconds(figures.simulated.step_time_s.value_or(0)),
+                  HumanSeconds(figures.executed.step_time_s.value_or(0))});
+  const auto row = [&](const char* name, double predicted, double measured) {
+    rows.push_back({name, absl::StrFormat("%.1f %%", 100 * predicted / before.Total()),
+                    absl::StrFormat("%.1f %%", 100 * measured / after.Total())});
+  };
+  row("  computing", before.compute, after.compute);
+  row("  waiting for launches", before.host, after.host);
+  row("  exposed communication", before.exposed_comm, after.exposed_comm);
+  row("  pipeline bubble", before.bubble, after.bubble);
+  row("  other stalls", before.stall, after.stall);
+  return FormatTable({"where the time goes", "simulated", "executed"}, rows);
+}
+
+// Every figure that must agree does.
+Status CheckAgreement(const Figures& figures, const std::vector<double>& losses,
+                      const std::vector<double>& reference) {
+  for (size_t rank = 0; rank < figures.simulated.ranks.size(); ++rank) {
+    const RankFigures& predicted = figures.simulated.ranks[rank];
+    const RankFigures& observed = figures.observed.ranks[rank];
+    if (observed.observed_peak_bytes != predicted.serial_peak_bytes) {
+      return ComparisonError(absl::StrCat("rank ", rank, ": observed peak ",
+                                          observed.observed_peak_bytes.value_or(-1),
+                                          " bytes, predicted ", predicted.serial_peak_bytes));
+    }
+    if (figures.executed.ranks[rank].live_peak_bytes > predicted.live_bound_bytes) {
+      return ComparisonError(absl::StrCat("rank ", rank, ": live peak above the live bound"));
+    }
+  }
+  for (size_t step = 0; step < std::min<size_t>(3, reference.size()); ++step) {
+    if (std::fabs(losses[step] - reference[step]) > 1e-5) {
+      return ComparisonError(
+          absl::StrCat("step ", step, ": loss ", losses[step], ", reference ", reference[step]));
+    }
+  }
+  if (!(losses.back() < losses.front())) return ComparisonError("the loss does not fall");
+  return absl::OkStatus();
+}
+
+Status WriteTide(const RunRecorder& run, const std::string& title, const std::string& path) {
+  TL_ASSIGN_OR_RETURN(const Tide tide, BuildTide(run));
+  std::vector<TideCurve> device_curves;
+  for (const TideCurve& curve : tide.curves) {
+    if (curve.space == static_cast<uint8_t>(Space::kDevice)) device_curves.push_back(curve);
+  }
+  return WriteFileAtomically(path, DrawTideSvg(device_curves, tide.categories,
+                                               {.title = "Memory tide", .subtitle = title}));
+}
+
+class QuickstartCommand : public Command {
+ public:
+  CommandInfo Info() const override {
+    return {
+        .name = "quickstart",
+        .summary = "Plans, simulates and executes a small GPT and compares the two",
+        .description =
+            "Searches a plan of a small GPT for four emulated GPUs, simulates it, trains it on the "
+            "built-in text, and prints what was predicted beside what was measured. Writes plan, "
+            "runs, a Perfetto trace and a picture of the memory tide into a folder.",
+        .examples = {"tideline quickstart", "tideline quickstart --steps 100"},
+        .options = {{.name = "steps",
+                     .kind = OptionKind::kInteger,
+                     .value_name = "N",
+                     .sentence = "Training steps.",
+                     .default_text = "40",
+                     .least = 5,
+                     .most = 100000},
+                    {.name = "folder",
+                     .value_name = "DIR",
+                     .sentence = "Where the files go.",
+                     .default_text = "quickstart"},
+                    {.name = "reference",
+                     .value_name = "PROGRAM",
+                     .sentence = "The independent reference program to hold losses against."}}};
+  }
+
+  Status Run(CommandContext* context) const override {
+    const std::string folder = context->options.Text("folder");
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error) return RunError(absl::StrCat(folder, ": ", error.message()));
+    context->Print(absl::StrCat("1. plan ", kModel, " on ", kCluster, "\n"));
+    TL_ASSIGN_OR_RETURN(const RankedPlan ranked, FindPlan(context));
+    const Plan& plan = ranked.plan;
+    TL_RETURN_IF_ERROR(WritePlan(plan, absl::StrCat(folder, "/plan.json")));
+    TL_ASSIGN_OR_RETURN(const Program program, Lower(plan));
+
+    Figures figures;
+    RunRecorder simulated;
+    TL_ASSIGN_OR_RETURN(figures.simulated, SimulatedReport(plan, program, {}, &simulated, nullptr));
+    simulated.SetMetadata(MetadataOf(plan, program, figures.simulated, "simulated"));
+    TL_RETURN_IF_ERROR(
+        WriteRunFiles(simulated, folder + "/simulated.tlr", folder + "/simulated.trace.json"));
+    context->Print(absl::StrCat("2. simulate: step ", HumanSeconds(ranked.evaluation.step_time_s),
+                                " at nominal speeds (not calibrated), peak ",
+                                Bytes(figures.simulated.peak_memory_bytes), " per GPU\n"));
+
+    RunRecorder recorded;
+    TL_ASSIGN_OR_RETURN(
+        const Executed executed,
+        Execute(plan, program, context->options.Integer("steps"), false, &recorded, context));
+    figures.executed = executed.report;
+    recorded.SetMetadata(MetadataOf(plan, program, executed.report, "emulated"));
+    TL_RETURN_IF_ERROR(
+        WriteRunFiles(recorded, folder + "/executed.tlr", folder + "/executed.trace.json"));
+    TL_RETURN_IF_ERROR(WriteTide(simulated, recorded.metadata().title, folder + "/tide.svg"));
+    TL_ASSIGN_OR_RETURN(const Executed observed,
+                        Execute(plan, program, kObservedSteps, true, nullptr, context));
+    figures.observed = observed.report;
+    context->Print(
+        absl::StrCat("3. execute: ", executed.run.losses.size(), " steps on 4 emulated GPUs\n\n"));
+
+    std::vector<double> reference;
+    if (context->options.Has("reference")) {
+      context->Note("running the independent reference");
+      TL_ASSIGN_OR_RETURN(reference, ReferenceLosses(context->options.Text("reference")));
+    }
+    context->Print(LossTable(executed.run.losses, reference) + "\n" + MemoryTable(figures) + "\n" +
+                   TimeTable(figures) + "\n" + Next(folder));
+    return CheckAgreement(figures, executed.run.losses, reference);
+  }
+
+ private:
+  static std::string Next(const std::string& folder) {
+    return absl::StrCat("what to try next\n", "  open ", folder, "/tide.svg in a browser, ", folder,
+                        "/simulated.trace.json at ui.perfetto.dev\n",
+                        "  ./tideline plan llama2-70b --cluster '8x dgx-a100-80g' -o p.json\n",
+                        "  ./tideline simulate p.json --perfetto t.json\n", "  ./tideline execute ",
+                        folder, "/plan.json --steps 100 --checkpoint run1\n");
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeQuickstartCommand() { return std::make_unique<QuickstartCommand>(); }
+
+}  // namespace tideline
