@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/json.h"
 #include "base/units.h"
 #include "cli/simulator_evaluator.h"
@@ -85,15 +87,35 @@ std::string Json(const Workload& workload, const SearchResult& result) {
   return json.Take();
 }
 
+// The decisions of `pin` that are, or are not, in all candidates.
+std::string SelectDecisions(const SearchResult& result, const std::string& pin, bool common) {
+  std::vector<std::string> selected;
+  for (const absl::string_view decision : absl::StrSplit(pin, ',')) {
+    const bool everywhere = std::all_of(
+        result.candidates.begin(), result.candidates.end(), [&](const RankedPlan& ranked) {
+          const std::vector<absl::string_view> others = absl::StrSplit(ranked.pin, ',');
+          return std::find(others.begin(), others.end(), decision) != others.end();
+        });
+    if (everywhere == common) selected.emplace_back(decision);
+  }
+  return absl::StrJoin(selected, ",");
+}
+
 std::string CandidateTable(const SearchResult& result) {
+  // With one candidate everything is common, and it is better shown in its row.
+  const bool several = result.candidates.size() > 1;
+  std::string common;
+  if (several) common = SelectDecisions(result, result.candidates[0].pin, true);
   std::vector<std::vector<std::string>> rows;
   for (const RankedPlan& ranked : result.candidates) {
     const Evaluation& evaluation = ranked.evaluation;
-    rows.push_back({ranked.pin, HumanSeconds(evaluation.step_time_s),
-                    Bytes(evaluation.peak_memory_bytes), Percent(evaluation.exposed_comm_fraction),
-                    Percent(evaluation.bubble_fraction), Percent(evaluation.host_bound_fraction)});
+    rows.push_back({several ? SelectDecisions(result, ranked.pin, false) : ranked.pin,
+                    HumanSeconds(evaluation.step_time_s), Bytes(evaluation.peak_memory_bytes),
+                    Percent(evaluation.exposed_comm_fraction), Percent(evaluation.bubble_fraction),
+                    Percent(evaluation.host_bound_fraction)});
   }
-  return FormatTable({"plan", "step", "peak", "comm", "bubble", "host"}, rows);
+  return absl::StrCat(FormatTable({"plan", "step", "peak", "comm", "bubble", "host"}, rows),
+                      common.empty() ? "" : absl::StrCat("all of them: ", common, "\n"));
 }
 
 std::string FamilyTable(const SearchResult& result) {

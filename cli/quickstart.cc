@@ -2,6 +2,7 @@
 
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -39,7 +40,7 @@ constexpr const char* kModel = "gpt:layers=4,hidden=96,heads=4,vocab=256";
 constexpr const char* kCluster = "emulated:4x256MiB";
 constexpr int64_t kSequence = 96;
 constexpr int64_t kGlobalBatch = 16;
-constexpr int64_t kReferenceSteps = 5;
+constexpr int64_t kReferenceSteps = 3;
 constexpr int64_t kObservedSteps = 1;
 
 std::string Bytes(int64_t bytes) { return HumanBytes(static_cast<double>(bytes)); }
