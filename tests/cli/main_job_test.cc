@@ -1,0 +1,171 @@
+// The main job as a user runs it: plan, simulate and execute, with the real programs, and what bad
+// input gets.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "tests/cli/run_program.h"
+
+namespace tideline {
+namespace {
+
+std::string Temporary(const std::string& name) {
+  return std::string(std::getenv("TEST_TMPDIR")) + "/" + name;
+}
+
+ProgramResult Tideline(std::vector<std::string> words) {
+  words.insert(words.begin(), "cli/tideline");
+  return RunProgram(words);
+}
+
+JsonDocument Parse(const std::string& text) {
+  auto document = JsonDocument::Parse(text, "stdout");
+  EXPECT_TRUE(document.ok()) << document.status() << "\n" << text;
+  return *std::move(document);
+}
+
+double Real(const JsonDocument& document, const std::string& key) {
+  JsonObject object = *document.root().AsObject();
+  return *object.Get(key)->AsReal();
+}
+
+// A small plan of two ranks; every test that needs one makes its own, in its own file.
+ProgramResult PlanSmall(const std::string& path, const std::string& pins) {
+  return Tideline({"plan", "gpt:layers=2,hidden=32,heads=4,vocab=256", "--seq", "16", "--cluster",
+                   "emulated:2x64MiB", "--global-batch", "8", "--pin", pins, "-o", path, "--json"});
+}
+
+TEST(MainJobTest, SimulatedTimeIsTheCandidates) {
+  const std::string path = Temporary("plan.json");
+  const ProgramResult planned = PlanSmall(path, "dp=2,zero=1");
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  const ProgramResult simulated = Tideline({"simulate", path, "--json"});
+  ASSERT_EQ(simulated.exit_code, 0) << simulated.err;
+  const JsonDocument plan = Parse(planned.out);
+  JsonObject object = *plan.root().AsObject();
+  const std::vector<JsonValue> candidates = *object.Get("candidates")->AsArray();
+  ASSERT_FALSE(candidates.empty());
+  JsonObject best = *candidates[0].AsObject();
+  EXPECT_EQ(*best.Get("step_time_s")->AsReal(), Real(Parse(simulated.out), "step_time_s"));
+  EXPECT_EQ(*best.Get("peak_memory_bytes")->AsInteger(),
+            static_cast<int64_t>(Real(Parse(simulated.out), "peak_memory_bytes")));
+}
+
+TEST(MainJobTest, CandidatePinGivesThePlanAgain) {
+  const std::string first = Temporary("first.json");
+  const ProgramResult planned = PlanSmall(first, "pp=2");
+  ASSERT_EQ(planned.exit_code, 0) << planned.err;
+  const JsonDocument document = Parse(planned.out);
+  JsonObject object = *document.root().AsObject();
+  JsonObject best = *(*object.Get("candidates")->AsArray())[0].AsObject();
+  const std::string pin = *best.Get("pin")->AsString();
+  const std::string second = Temporary("second.json");
+  ASSERT_EQ(PlanSmall(second, pin).exit_code, 0);
+  EXPECT_EQ(*ReadFile(first), *ReadFile(second));
+}
+
+TEST(MainJobTest, ExecutedMemoryIsWhatWasPredicted) {
+  const std::string path = Temporary("executed.json");
+  ASSERT_EQ(PlanSmall(path, "tp=2").exit_code, 0);
+  const ProgramResult executed = Tideline({"execute", path, "--steps", "2", "--allocator", "eager",
+                                           "--schedule", "serial", "--check", "kernels", "--json"});
+  ASSERT_EQ(executed.exit_code, 0) << executed.err;
+  const JsonDocument document = Parse(executed.out);
+  JsonObject object = *document.root().AsObject();
+  EXPECT_EQ(object.Get("losses")->AsArray()->size(), 2u);
+  EXPECT_TRUE(object.Get("resumed_from_step")->IsNull());
+  const std::vector<JsonValue> ranks = *object.Get("ranks")->AsArray();
+  ASSERT_EQ(ranks.size(), 2u);
+  for (const JsonValue& rank : ranks) {
+    JsonObject figures = *rank.AsObject();
+    EXPECT_EQ(*figures.Get("observed_peak_bytes")->AsInteger(),
+              *figures.Get("serial_peak_bytes")->AsInteger());
+  }
+  int64_t declared = 0, touched = 0;
+  for (const JsonValue& op : *object.Get("touched")->AsArray()) {
+    JsonObject bytes = *op.AsObject();
+    declared += *bytes.Get("declared_bytes")->AsInteger();
+    touched += *bytes.Get("touched_bytes")->AsInteger();
+  }
+  EXPECT_GT(declared, 0);
+  EXPECT_GE(static_cast<double>(touched), 0.99 * static_cast<double>(declared));
+}
+
+TEST(MainJobTest, ResumeGivesTheLossesOfAnUnbrokenRun) {
+  const std::string path = Temporary("resumed.json");
+  ASSERT_EQ(PlanSmall(path, "dp=2").exit_code, 0);
+  const ProgramResult unbroken = Tideline({"execute", path, "--steps", "6", "--json"});
+  const std::string folder = Temporary("checkpoints");
+  ASSERT_EQ(Tideline({"execute", path, "--steps", "3", "--checkpoint", folder}).exit_code, 0);
+  const ProgramResult resumed =
+      Tideline({"execute", path, "--steps", "6", "--checkpoint", folder, "--resume", "--json"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(Real(Parse(resumed.out), "resumed_from_step"), 3);
+  const auto losses = [](const std::string& text) {
+    const JsonDocument document = Parse(text);
+    JsonObject object = *document.root().AsObject();
+    std::vector<double> values;
+    for (const JsonValue& value : *object.Get("losses")->AsArray())
+      values.push_back(*value.AsReal());
+    return values;
+  };
+  EXPECT_EQ(losses(resumed.out), losses(unbroken.out));
+}
+
+TEST(MainJobTest, InfeasibleGivesTheShortfallAndTheDocument) {
+  const ProgramResult result = Tideline({"plan", "opt-30b", "--cluster", "dgx-a100-40g{gpus=1}",
+                                         "--pin", "recompute=full", "--json"});
+  EXPECT_EQ(result.exit_code, 3);
+  const JsonDocument document = Parse(result.out);
+  EXPECT_EQ(Real(document, "least_peak_bytes") - Real(document, "memory_limit_bytes"),
+            Real(document, "shortfall_bytes"));
+  // 18 bytes a parameter alone (DEFINITIONS 9, 11).
+  EXPECT_GT(Real(document, "least_peak_bytes"), 18.0 * 29974540288.0);
+}
+
+struct BadCase {
+  std::vector<std::string> words;
+  int exit_code;
+  std::string in_message;
+};
+
+TEST(MainJobTest, BadInputIsNamed) {
+  const std::string good = Temporary("good.json");
+  ASSERT_EQ(PlanSmall(good, "dp=2").exit_code, 0);
+  std::string text = *ReadFile(good);
+  const size_t hash = text.find("\"graph_hash\": \"") + 15;
+  ASSERT_NE(hash, std::string::npos + 15);
+  text[hash] = text[hash] == '0' ? '1' : '0';
+  const std::string other_graph = Temporary("other_graph.json");
+  ASSERT_TRUE(WriteFileAtomically(other_graph, text).ok());
+  const std::string cut = Temporary("cut.json");
+  ASSERT_TRUE(WriteFileAtomically(cut, text.substr(0, text.size() / 2)).ok());
+  const std::vector<BadCase> cases = {
+      {{"plan", "gpt-2", "--cluster", "emulated:2x64MiB"}, 2, "gpt2"},
+      {{"plan", "gpt2", "--cluster", "dgx-a100-90g"}, 2, "dgx-a100-80g"},
+      {{"plan", "gpt2", "--cluster", "4x dgx-a100-80g", "--pin", "tp=5"}, 3, "5"},
+      {{"plan", "gpt2", "--cluster", "dgx-a100-80g", "--pin", "tq=8"}, 2, "tp"},
+      {{"plan", "gpt2"}, 2, "--cluster"},
+      {{"simulate", Temporary("absent.json")}, 5, "absent.json"},
+      {{"simulate", cut}, 5, "cut.json"},
+      {{"simulate", other_graph}, 5, "graph_hash"},
+      {{"simulate", good, "--slow", "rank=9:1.2"}, 2, "ranks 0 to 1"},
+      {{"execute", good, "--resume"}, 2, "--checkpoint"},
+      {{"execute", good, "--schedule", "dice"}, 2, "seed:N"},
+      {{"execute", good, "--device", "cuda"}, 6, "emulated"},
+      {{"execute", good, "--data", Temporary("absent.txt")}, 5, "absent.txt"},
+  };
+  for (const BadCase& bad : cases) {
+    const ProgramResult result = Tideline(bad.words);
+    EXPECT_EQ(result.exit_code, bad.exit_code) << bad.words[0] << " " << bad.words[1] << result.err;
+    EXPECT_NE(result.err.find(bad.in_message), std::string::npos) << result.err;
+    if (bad.exit_code != 3) EXPECT_EQ(result.out, "");
+  }
+}
+
+}  // namespace
+}  // namespace tideline
