@@ -118,12 +118,33 @@ StatusOr<WorkerRequest> MakeRequest(const CommandContext& context, const Plan& p
   return request;
 }
 
+// Why a kernel touches less than it declares (its operands whole); empty for those that touch all.
+std::string_view WhyPartlyTouched(Op op) {
+  switch (op) {
+    case Op::kEmbedding:
+    case Op::kEmbeddingGrad:
+      return "only the table's rows that the tokens name";
+    case Op::kCausalSoftmax:
+    case Op::kCausalSoftmaxGrad:
+      return "not the keys after the query's position";
+    default:
+      return "";
+  }
+}
+
 void WriteTouched(const RunReport& run, JsonWriter* json) {
   json->Key("touched").BeginArray();
   for (const TouchedOp& touched : run.touched) {
     json->BeginObject().Field("op", Name(touched.op));
     json->Field("declared_bytes", touched.declared_bytes);
-    json->Field("touched_bytes", touched.touched_bytes).EndObject();
+    json->Field("touched_bytes", touched.touched_bytes);
+    const std::string_view why = WhyPartlyTouched(touched.op);
+    if (why.empty()) {
+      json->NullField("why");
+    } else {
+      json->Field("why", why);
+    }
+    json->EndObject();
   }
   json->EndArray();
 }
@@ -147,6 +168,20 @@ std::string Json(const Plan& plan, const StepReport& report, const RunReport& ru
   return json.Take();
 }
 
+// Ops that touched less than 99 % of what they declared, with the reason.
+std::string TouchedText(const RunReport& run) {
+  std::string text;
+  for (const TouchedOp& touched : run.touched) {
+    const double share = static_cast<double>(touched.touched_bytes) /
+                         static_cast<double>(std::max<int64_t>(1, touched.declared_bytes));
+    if (share >= 0.99) continue;
+    const std::string_view why = WhyPartlyTouched(touched.op);
+    absl::StrAppendFormat(&text, "  %-22s %.1f %% of the declared bytes: %s\n", Name(touched.op),
+                          100 * share, why.empty() ? "NO REASON KNOWN" : why);
+  }
+  return text.empty() ? "" : absl::StrCat("touched by kernels\n", text);
+}
+
 std::string Text(const Plan& plan, const StepReport& report, const RunReport& run) {
   std::string text = absl::StrCat(plan.model.name, " on ", plan.cluster.name, " (",
                                   plan.cluster.gpus(), " emulated GPUs)\n");
@@ -159,7 +194,7 @@ std::string Text(const Plan& plan, const StepReport& report, const RunReport& ru
     if (step % stride != 0 && step + 1 != run.losses.size()) continue;
     absl::StrAppendFormat(&text, "  step %-6d %.6f\n", step, run.losses[step]);
   }
-  return text + StepReportText(report);
+  return absl::StrCat(text, StepReportText(report), TouchedText(run));
 }
 
 std::vector<OptionRecord> Options() {

@@ -33,6 +33,10 @@ double Real(const JsonDocument& document, const std::string& key) {
   return *object.Get(key)->AsReal();
 }
 
+std::vector<JsonValue> Array(JsonObject& object, const std::string& key) {
+  return *object.Get(key)->AsArray();
+}
+
 // A small plan of two ranks; every test that needs one makes its own, in its own file.
 ProgramResult PlanSmall(const std::string& path, const std::string& pins) {
   return Tideline({"plan", "gpt:layers=2,hidden=32,heads=4,vocab=256", "--seq", "16", "--cluster",
@@ -85,14 +89,15 @@ TEST(MainJobTest, ExecutedMemoryIsWhatWasPredicted) {
     EXPECT_EQ(*figures.Get("observed_peak_bytes")->AsInteger(),
               *figures.Get("serial_peak_bytes")->AsInteger());
   }
-  int64_t declared = 0, touched = 0;
-  for (const JsonValue& op : *object.Get("touched")->AsArray()) {
+  const std::vector<JsonValue> ops = Array(object, "touched");
+  EXPECT_GE(ops.size(), 20u);
+  for (const JsonValue& op : ops) {
     JsonObject bytes = *op.AsObject();
-    declared += *bytes.Get("declared_bytes")->AsInteger();
-    touched += *bytes.Get("touched_bytes")->AsInteger();
+    const double declared = *bytes.Get("declared_bytes")->AsReal();
+    const double touched = *bytes.Get("touched_bytes")->AsReal();
+    const bool partial = !bytes.Get("why")->IsNull();
+    EXPECT_GE(touched, (partial ? 0.25 : 0.99) * declared) << *bytes.Get("op")->AsString();
   }
-  EXPECT_GT(declared, 0);
-  EXPECT_GE(static_cast<double>(touched), 0.99 * static_cast<double>(declared));
 }
 
 TEST(MainJobTest, ResumeGivesTheLossesOfAnUnbrokenRun) {
@@ -109,8 +114,8 @@ TEST(MainJobTest, ResumeGivesTheLossesOfAnUnbrokenRun) {
     const JsonDocument document = Parse(text);
     JsonObject object = *document.root().AsObject();
     std::vector<double> values;
-    for (const JsonValue& value : *object.Get("losses")->AsArray())
-      values.push_back(*value.AsReal());
+    const std::vector<JsonValue> items = Array(object, "losses");
+    for (const JsonValue& value : items) values.push_back(*value.AsReal());
     return values;
   };
   EXPECT_EQ(losses(resumed.out), losses(unbroken.out));
@@ -163,7 +168,9 @@ TEST(MainJobTest, BadInputIsNamed) {
     const ProgramResult result = Tideline(bad.words);
     EXPECT_EQ(result.exit_code, bad.exit_code) << bad.words[0] << " " << bad.words[1] << result.err;
     EXPECT_NE(result.err.find(bad.in_message), std::string::npos) << result.err;
-    if (bad.exit_code != 3) EXPECT_EQ(result.out, "");
+    if (bad.exit_code != 3) {
+      EXPECT_EQ(result.out, "");
+    }
   }
 }
 
