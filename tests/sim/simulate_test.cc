@@ -272,7 +272,7 @@ TEST(SimulateTest, CopiesOverlapKernelsAndShareDram) {
   EXPECT_NEAR(MustSimulate(before, cluster).step_time_s, 3, kTight);
 }
 
-// ---- Pipelines: parallel_modes section 7 ----
+// ---- Pipelines: worked cases, makespans by hand ----
 
 // 1F1B of p stages, one node each, `hop_s` per message.
 double OneForwardOneBackward(const std::vector<double>& forward,
@@ -311,6 +311,11 @@ double OneForwardOneBackward(const std::vector<double>& forward,
 }
 
 // A message of one byte takes 1e-10 s, so makespans are met to 1e-8 s.
+// p = 4, m = 8, F = 1, B = 2: (8 + 4 - 1) * 3 = 33.
+// p = 3, m = 4, F = 1 2 1, B = 2 4 2: stage 1 does F0 at 1-3 and F1 at 3-5, waits for stage 2 (F0
+// 3-4, B0 4-6) until 6, and is then busy: 1 + 4 * (2 + 4) + 1 = 26, and stage 0's last B makes
+// it 28. With hops of 0.5 s the chain to stage 1, to stage 2 and back, and to stage 0 grows by 4 of
+// them: 30. p = 2, m = 4, F = 1, B = 2, hops of 0.5 s: stage 0 ends B0..B3 at 7, 10, 14, 17.
 TEST(SimulateTest, PipelinesTakeTheirMakespan) {
   constexpr double kBytes = 1e-8;
   EXPECT_NEAR(OneForwardOneBackward({1, 1, 1, 1}, {2, 2, 2, 2}, 8, 0), 33, kBytes);
