@@ -18,8 +18,8 @@
 // access waits for; kFree stands directly after the last access on its lane and waits for the last
 // access on every other lane; both take no time and no launch, but their waits hold;
 // - kSend and kReceive are rendezvous: both ends are taken at once, when both have arrived;
-// - messages meet on channels, first in first out: a send to peer (axis, d) meets the receive from
-// peer (axis, -d), which is another channel than (axis, d - size) though the same rank is there;
+// - messages between two ranks meet first in, first out; a role has one send and one receive lane
+// per rank at the other end (on an axis of two, +1 and -1 are the same rank: write one of them);
 // - a collective starts when every member has arrived;
 // - sections are closed: what is sent in one is received in it.
 // Lists of different ranks are consistent: playing every rank strictly in list order never

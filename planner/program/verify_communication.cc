@@ -200,13 +200,6 @@ class Play {
         (here.kind == InstructionKind::kSend && there.kind == InstructionKind::kReceive) ||
         (here.kind == InstructionKind::kReceive && there.kind == InstructionKind::kSend);
     if (!opposite || world_.peer.at({other, there.what}) != actor) return absl::OkStatus();
-    const Peer& mine = program_.peers[here.what];
-    const Peer& theirs = program_.peers[there.what];
-    // Coordinates wrap, so on an axis of two ranks +1 and -1 are the same neighbour.
-    const int64_t around = int64_t{mine.delta} + theirs.delta;
-    if (mine.axis != theirs.axis || around % program_.mesh[static_cast<size_t>(mine.axis)] != 0) {
-      return absl::OkStatus();
-    }
     const int64_t bytes = SectionOfActor(actor).Operands(here)[0].bytes;
     const int64_t other_bytes = SectionOfActor(other).Operands(there)[0].bytes;
     if (bytes != other_bytes) {

@@ -303,7 +303,6 @@ std::vector<Offer> Meet(const Program& program, const Offer& mine, const std::ve
     const Peer& from = program.peers[offer.instruction->what];
     if (Neighbour(program, mine.rank, to) != offer.rank) continue;
     if (Neighbour(program, offer.rank, from) != mine.rank) continue;
-    if (from.axis != to.axis || from.delta != -to.delta) continue;
     if (bytes_of(mine) != bytes_of(offer)) wrong = "message sizes disagree";
     return {mine, offer};
   }
