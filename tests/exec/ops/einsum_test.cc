@@ -2,8 +2,8 @@
 // gradients (which are einsums themselves) against finite differences.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
-#include <map>
 #include <string>
 
 #include "exec/ops/einsum_plan.h"
@@ -13,7 +13,22 @@
 namespace tideline {
 namespace {
 
-using Extents = std::map<char, int64_t>;
+// A number per letter: its extent, or its index.
+class PerLetter {
+ public:
+  PerLetter() = default;
+  PerLetter(std::initializer_list<std::pair<char, int64_t>> values) {
+    for (const auto& [letter, value] : values) (*this)[letter] = value;
+  }
+  int64_t& operator[](char letter) { return values_[letter - 'a']; }
+  int64_t at(char letter) const { return values_[letter - 'a']; }
+  void SetAll(int64_t value) { values_.fill(value); }
+
+ private:
+  std::array<int64_t, 26> values_{};
+};
+using Extents = PerLetter;
+using Index = PerLetter;
 
 Shape ShapeOf(const std::string& letters, const Extents& extents) {
   Shape shape;
@@ -21,17 +36,17 @@ Shape ShapeOf(const std::string& letters, const Extents& extents) {
   return shape;
 }
 
-int64_t OffsetOf(const std::string& letters, const Extents& extents, const Extents& index) {
+int64_t OffsetOf(const std::string& letters, const Extents& extents, const Index& index) {
   int64_t offset = 0;
   for (const char letter : letters) offset = offset * extents.at(letter) + index.at(letter);
   return offset;
 }
 
-// Calls function(index) for every index of `letters`, the last fastest.
+// Calls body() for every value of the letters in `index`, the last letter fastest.
 template <typename Body>
-void ForEach(const std::string& letters, const Extents& extents, Extents index, Body body,
+void ForEach(const std::string& letters, const Extents& extents, Index& index, const Body& body,
              size_t depth = 0) {
-  if (depth == letters.size()) return body(index);
+  if (depth == letters.size()) return body();
   for (int64_t i = 0; i < extents.at(letters[depth]); ++i) {
     index[letters[depth]] = i;
     ForEach(letters, extents, index, body, depth + 1);
@@ -43,15 +58,16 @@ std::vector<Real> Naive(const Equation& equation, const Extents& extents,
                         const std::vector<Real>& a, const std::vector<Real>& b,
                         const std::vector<Real>& bias, const std::vector<Real>& start, Real scale) {
   std::vector<Real> c(Product(ShapeOf(equation.c, extents)));
-  ForEach(equation.c, extents, {}, [&](const Extents& outer) {
-    const int64_t at = OffsetOf(equation.c, extents, outer);
+  Index index;
+  ForEach(equation.c, extents, index, [&] {
+    const int64_t at = OffsetOf(equation.c, extents, index);
     Real sum = start.empty() ? Real{0} : start[at];
-    ForEach(equation.k, extents, outer, [&](const Extents& index) {
+    ForEach(equation.k, extents, index, [&] {
       sum = std::fma(a[OffsetOf(equation.a, extents, index)],
                      b[OffsetOf(equation.b, extents, index)], sum);
     });
     if (scale != Real{1}) sum = sum * scale;
-    if (equation.has_bias) sum = sum + bias[OffsetOf(equation.bias, extents, outer)];
+    if (equation.has_bias) sum = sum + bias[OffsetOf(equation.bias, extents, index)];
     c[at] = sum;
   });
   return c;
@@ -97,10 +113,10 @@ std::vector<Case> Cases() {
     cases.push_back({equation, decoder});
   }
   Extents ones = decoder, larger = decoder;
-  for (auto& [letter, extent] : ones) extent = 1;
-  larger['k'] = 300;
-  larger['s'] = 61;
-  larger['n'] = 67;
+  ones.SetAll(1);
+  larger['k'] = 263;  // beyond one block of the summed letter
+  larger['s'] = 13;
+  larger['n'] = 35;
   cases.push_back({"bsk,qkn,qn->qbsn", ones});
   cases.push_back({"bgast,btgd->bsgad", ones});
   for (const char* equation : {"bsk,kn->bsn", "bsk,nk,n->bsn", "bsk,bsn->kn", "qbsn,qkn->bsk"}) {

@@ -37,7 +37,8 @@ TEST(Elementwise, Add) {
     const auto a = RandomFloats(Product(shape), "a"), b = RandomFloats(Product(shape), "b");
     OpRun run(Op::kAdd);
     run.Input(shape, a).Input(shape, b).Output(shape).Run();
-    for (size_t i = 0; i < a.size(); ++i) ASSERT_EQ(run.Floats(2)[i], a[i] + b[i]);
+    const auto y = run.Floats(2);
+    for (size_t i = 0; i < a.size(); ++i) ASSERT_EQ(y[i], a[i] + b[i]);
   }
 }
 
