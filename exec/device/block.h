@@ -61,12 +61,7 @@ class Block {
     for (int lane = 0; base + lane < count; ++lane) {
       lanes[lane] = combine(lanes[lane], map(base + lane));
     }
-    for (int width = kLanes / 2; width > 0; width /= 2) {
-      for (int lane = 0; lane < width; ++lane) {
-        lanes[lane] = combine(lanes[lane], lanes[lane + width]);
-      }
-    }
-    return lanes[0];
+    return Fold<kLanes / 2>(lanes, combine);
   }
 
   template <typename Map>
@@ -86,6 +81,20 @@ class Block {
   }
 
  private:
+  // The upper half of 2 * kWidth lanes onto the lower, and so on. Constant extents, so that each
+  // step is whole vector instructions.
+  template <int kWidth, typename Value, typename Combine>
+  static Value Fold(Value* lanes, Combine combine) {
+    for (int lane = 0; lane < kWidth; ++lane) {
+      lanes[lane] = combine(lanes[lane], lanes[lane + kWidth]);
+    }
+    if constexpr (kWidth == 1) {
+      return lanes[0];
+    } else {
+      return Fold<kWidth / 2>(lanes, combine);
+    }
+  }
+
   int64_t index_;
   int64_t blocks_;
 };
