@@ -1,0 +1,128 @@
+#include "exec/interpreter/section_trace.h"
+
+#include "gtest/gtest.h"
+#include "planner/program/builder.h"
+
+namespace tideline {
+namespace {
+
+class Recorder : public RunSink {
+ public:
+  uint32_t Intern(std::string_view) override { return 0; }
+  void DeclareLane(int32_t, uint16_t, std::string_view) override {}
+  void Add(const RunEvent& event) override { events.push_back(event); }
+  void Add(const MemorySample& sample) override { samples.push_back(sample); }
+  std::vector<RunEvent> events;
+  std::vector<MemorySample> samples;
+};
+
+// One rank: a receive on its own lane, and on the compute lane (alloc x) make x, use x (after the
+// receive), (free x). A persistent parameter of 100 bytes; x has 40, r (what is received) 8.
+class SectionTraceTest : public ::testing::Test {
+ protected:
+  SectionTraceTest() {
+    ProgramBuilder build(&program_);
+    build.AddRole("only");
+    build.AddBuffer(0, "w", 100, Category::kParameter, Space::kDevice, true);
+    const uint32_t x = build.AddBuffer(0, "x", 40, Category::kActivation);
+    const uint32_t r = build.AddBuffer(0, "r", 8, Category::kCommunication);
+    const uint32_t peer = build.Intern(Peer{Axis::kPipeline, 1});
+    const uint16_t link = build.LaneOf(0, {LaneKind::kReceiveFrom, peer});
+    Role& role = program_.roles[0];
+    role.bodies.resize(1);
+    SectionBuilder body(&role, &role.bodies[0]);
+    const auto add = [&](InstructionKind kind, uint16_t lane, uint32_t what,
+                         std::vector<Operand> operands, std::vector<uint32_t> waits) {
+      Instruction instruction{.kind = kind, .what = what};
+      instruction.lane = lane;
+      return body.Append(instruction, operands, waits);
+    };
+    const Operand received = {.buffer = r, .bytes = 8, .access = Access::kWrite};
+    alloc_r_ = add(InstructionKind::kAlloc, link, r, {}, {});
+    receive_ = add(InstructionKind::kReceive, link, peer, {received}, {});
+    alloc_x_ = add(InstructionKind::kAlloc, kComputeLane, x, {}, {});
+    make_ = add(InstructionKind::kCompute, kComputeLane, 0, {}, {});
+    use_ = add(InstructionKind::kCompute, kComputeLane, 0, {}, {receive_});
+    free_x_ = add(InstructionKind::kFree, kComputeLane, x, {}, {});
+    free_r_ = add(InstructionKind::kFree, kComputeLane, r, {}, {});
+  }
+
+  // Section from 0 to 100. Launches at 5, 12, 20. make runs 15-30, the receive is at hand at 10,
+  // its peer at 40, it moves until 60; use runs 65-90.
+  SectionTrace Played() {
+    SectionTrace trace(program_, program_.roles[0], program_.roles[0].bodies[0]);
+    trace.Begin(0);
+    trace.OnLaunched(receive_, 5);
+    trace.OnLaunched(make_, 12);
+    trace.OnLaunched(use_, 20);
+    const OperationTime operations[] = {
+        {receive_, 10, 40, 60}, {make_, 15, 15, 22}, {make_, 22, 22, 30}, {use_, 65, 65, 90}};
+    trace.End(100, operations);
+    return trace;
+  }
+
+  Program program_;
+  uint32_t alloc_r_, receive_, alloc_x_, make_, use_, free_x_, free_r_;
+};
+
+TEST_F(SectionTraceTest, OperationsOfOneInstructionAreOne) {
+  const SectionTrace trace = Played();
+  EXPECT_EQ(trace.At(make_).start_ns, 15);
+  EXPECT_EQ(trace.At(make_).end_ns, 30);
+  EXPECT_FALSE(trace.At(alloc_x_).ran);
+}
+
+TEST_F(SectionTraceTest, IdleTimeIsChargedToWhatItWaitsFor) {
+  TimeSplit<int64_t> split;
+  Played().ChargeTime(split);
+  // [0, 15) before make: nothing to wait for but its launch at 12: host 12, stall 3.
+  // [30, 65) before use: the receive ends at 60, after its launch at 20. The own end was at hand at
+  // 10, before; the peer came at 40: bubble 10; it moved until 60: exposed 20; then stall 5.
+  // [90, 100) at the end: the last to finish was use itself: stall 10.
+  EXPECT_EQ(split.compute, 15 + 25);
+  EXPECT_EQ(split.host, 12);
+  EXPECT_EQ(split.bubble, 10);
+  EXPECT_EQ(split.exposed_comm, 20);
+  EXPECT_EQ(split.stall, 3 + 5 + 10);
+  EXPECT_EQ(split.Total(), 100);
+}
+
+TEST_F(SectionTraceTest, EventsCarryBytesOfTransfersOnly) {
+  Recorder recorder;
+  Played().EmitEvents(3, 7, {}, recorder);
+  ASSERT_EQ(recorder.events.size(), 3u);
+  EXPECT_EQ(recorder.events[0].instruction, receive_);
+  EXPECT_EQ(recorder.events[0].bytes, 8);
+  EXPECT_EQ(recorder.events[0].rank, 3);
+  EXPECT_EQ(recorder.events[0].step, 7);
+  EXPECT_EQ(recorder.events[1].bytes, 0);
+  EXPECT_EQ(recorder.events[2].start_ns, 65);
+}
+
+TEST_F(SectionTraceTest, TheTideFollowsAllocsAndFrees) {
+  Recorder recorder;
+  MemoryTide tide(program_.roles[0], 3);
+  tide.Play(Played(), &recorder);
+  // w 100 from the start; x from 15 (make starts) and r from 40 (the receive starts) until 90.
+  struct Expected {
+    int64_t time_ns;
+    Category category;
+    int64_t live;
+  };
+  const Expected expected[] = {{0, Category::kParameter, 100},
+                               {15, Category::kActivation, 40},
+                               {40, Category::kCommunication, 8},
+                               {90, Category::kActivation, 0},
+                               {90, Category::kCommunication, 0}};
+  ASSERT_EQ(recorder.samples.size(), std::size(expected));
+  for (size_t i = 0; i < std::size(expected); ++i) {
+    EXPECT_EQ(recorder.samples[i].time_ns, expected[i].time_ns) << i;
+    EXPECT_EQ(recorder.samples[i].category, static_cast<uint8_t>(expected[i].category)) << i;
+    EXPECT_EQ(recorder.samples[i].live_bytes, expected[i].live) << i;
+  }
+  EXPECT_EQ(tide.peak(Space::kDevice), 148);
+  EXPECT_EQ(tide.peak(Space::kPinnedHost), 0);
+}
+
+}  // namespace
+}  // namespace tideline
