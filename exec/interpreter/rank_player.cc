@@ -65,7 +65,12 @@ RankPlayer::~RankPlayer() {
 
 Status RankPlayer::Open() {
   DescribeTags(setting_.device, [this](uint64_t tag) {
-    return std::string(NameOf(touches_.section->instructions[tag]));
+    const Instruction& instruction = touches_.section->instructions[tag];
+    const bool lifetime =
+        instruction.kind == InstructionKind::kAlloc || instruction.kind == InstructionKind::kFree;
+    if (!lifetime) return std::string(NameOf(instruction));
+    const uint32_t name = role_.buffers[instruction.what].name;
+    return "of " + (name < program_.names.size() ? program_.names[name] : "unnamed");
   });
   TL_RETURN_IF_ERROR(OpenLanes());
   for (const Section* section : Sections(role_)) TL_RETURN_IF_ERROR(OpenSection(*section));
@@ -146,6 +151,7 @@ Status RankPlayer::OpenSection(const Section& section) {
 
 Status RankPlayer::OpenMemory() {
   bases_.resize(role_.buffers.size(), nullptr);
+  live_.resize(role_.buffers.size(), false);
   if (setting_.eager) {
     for (uint32_t buffer = 0; buffer < role_.buffers.size(); ++buffer) {
       if (role_.buffers[buffer].persistent) TL_RETURN_IF_ERROR(ReserveBuffer(buffer));
@@ -199,6 +205,7 @@ Status RankPlayer::PlaySection(uint32_t section, int64_t step) {
   // Machine clock: events of all ranks are on one axis.
   plan.trace.Begin(NowNs(setting_.device));
   TL_RETURN_IF_ERROR(PlayInstructions(plan, section, step));
+  TL_RETURN_IF_ERROR(CheckNothingIsLeft(plan));
   TL_RETURN_IF_ERROR(SynchronizeDevice(setting_.device));
   const std::vector<OperationTime> operations = TakeTimes(setting_.device);
   plan.trace.End(NowNs(setting_.device), operations);
@@ -229,8 +236,50 @@ Status RankPlayer::PlayInstructions(SectionPlan& plan, uint32_t section_index, i
   return absl::OkStatus();
 }
 
+Status RankPlayer::CheckLifetimes(const SectionPlan& plan, const Instruction& instruction) {
+  const auto name = [&](uint32_t buffer) {
+    const uint32_t id = role_.buffers[buffer].name;
+    return absl::StrCat("buffer '", id < program_.names.size() ? program_.names[id] : "unnamed",
+                        "'");
+  };
+  const bool alloc = instruction.kind == InstructionKind::kAlloc;
+  if (alloc || instruction.kind == InstructionKind::kFree) {
+    if (live_[instruction.what] == alloc) {
+      return InternalError(absl::StrCat(name(instruction.what), " is ",
+                                        alloc ? "allocated twice" : "freed without being live"));
+    }
+    live_[instruction.what] = alloc;
+    return absl::OkStatus();
+  }
+  for (const Operand& operand : plan.section.Operands(instruction)) {
+    if (live_[operand.buffer] || role_.buffers[operand.buffer].persistent) continue;
+    return InternalError(absl::StrCat(name(operand.buffer), " is used while it is not live"));
+  }
+  return absl::OkStatus();
+}
+
+Status RankPlayer::CheckNothingIsLeft(const SectionPlan& plan) const {
+  for (const uint32_t buffer : plan.buffers) {
+    if (!live_[buffer]) continue;
+    const uint32_t id = role_.buffers[buffer].name;
+    return InternalError(absl::StrCat("rank ", setting_.rank, ": a section ends without freeing '",
+                                      id < program_.names.size() ? program_.names[id] : "unnamed",
+                                      "'; it must leave what it found"));
+  }
+  return absl::OkStatus();
+}
+
+Status RankPlayer::AllocOrFree(const Instruction& instruction, uint32_t index, Stream stream) {
+  // A reservation of its own is new memory anyway, and its watcher must not learn of lifetimes.
+  if (setting_.eager) return absl::OkStatus();
+  const char* name = instruction.kind == InstructionKind::kAlloc ? "alloc" : "free";
+  return ForgetContents(setting_.device, stream, name, index, bases_[instruction.what],
+                        role_.buffers[instruction.what].bytes);
+}
+
 Status RankPlayer::PlayOne(SectionPlan& plan, uint32_t index, int64_t step) {
   const Instruction& instruction = plan.section.instructions[index];
+  TL_RETURN_IF_ERROR(CheckLifetimes(plan, instruction));
   const Stream stream = streams_[instruction.lane];
   if (stream == nullptr) return PlayHost(plan, index, step);
   for (const uint32_t wait : plan.section.Waits(instruction)) {
@@ -247,14 +296,8 @@ Status RankPlayer::PlayOne(SectionPlan& plan, uint32_t index, int64_t step) {
       TL_RETURN_IF_ERROR(PlayTransfer(plan, index, stream));
       break;
     case InstructionKind::kAlloc:
-      // A reservation of its own is new memory anyway.
-      if (!setting_.eager) {
-        TL_RETURN_IF_ERROR(ForgetContents(setting_.device, stream, NameOf(instruction), index,
-                                          bases_[instruction.what],
-                                          role_.buffers[instruction.what].bytes));
-      }
-      break;
     case InstructionKind::kFree:
+      TL_RETURN_IF_ERROR(AllocOrFree(instruction, index, stream));
       break;
     case InstructionKind::kHostCompute:
     case InstructionKind::kPolicy:
@@ -279,13 +322,8 @@ Status RankPlayer::PlayHost(SectionPlan& plan, uint32_t index, int64_t step) {
       break;
     }
     case InstructionKind::kAlloc:
-      if (!setting_.eager) {
-        TL_RETURN_IF_ERROR(ForgetContents(setting_.device, nullptr, NameOf(instruction), index,
-                                          bases_[instruction.what],
-                                          role_.buffers[instruction.what].bytes));
-      }
-      break;
     case InstructionKind::kFree:
+      TL_RETURN_IF_ERROR(AllocOrFree(instruction, index, nullptr));
       break;
     default:
       return InternalError("only host tasks, allocs and frees run on the host lane");

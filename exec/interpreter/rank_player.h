@@ -3,7 +3,10 @@
 // Lanes become streams, waits become events, a buffer becomes an address: its place in the rank's
 // arena, or with the eager allocator a reservation of its own for as long as its section is played.
 // kHostCompute runs on the calling thread, which is the host lane. A section ends when every stream
-// is empty. Nothing is decided here: the same Program plays in the simulator.
+// is empty. Uses outside a buffer's alloc and free, and buffers that a section leaves behind, are
+// errors; with the order checks on, an alloc or free that other lanes' accesses are not ordered
+// with is a race (it counts as a write that leaves nothing). Nothing is decided here: the same
+// Program plays in the simulator.
 #ifndef TIDELINE_EXEC_INTERPRETER_RANK_PLAYER_H_
 #define TIDELINE_EXEC_INTERPRETER_RANK_PLAYER_H_
 
@@ -100,6 +103,9 @@ class RankPlayer {
   Status OpenSection(const Section& section);
   Status OpenMemory();
   Status ReserveBuffer(uint32_t buffer);
+  Status CheckLifetimes(const SectionPlan& plan, const Instruction& instruction);
+  Status CheckNothingIsLeft(const SectionPlan& plan) const;
+  Status AllocOrFree(const Instruction& instruction, uint32_t index, Stream stream);
   Status PlayInstructions(SectionPlan& plan, uint32_t section_index, int64_t step);
   Status PlayOne(SectionPlan& plan, uint32_t index, int64_t step);
   Status PlayHost(SectionPlan& plan, uint32_t index, int64_t step);
@@ -118,6 +124,7 @@ class RankPlayer {
   std::vector<PeerLinks> peer_links_;      // by Program::peers
   std::vector<std::unique_ptr<SectionPlan>> plans_;
   std::array<void*, kSpaces> arenas_{};
+  std::vector<bool> live_;    // by buffer, in list order
   std::vector<void*> bases_;  // by buffer
   std::array<int64_t, kSpaces> reserved_peak_{};
   std::vector<void*> operand_addresses_;  // of the kernel being launched

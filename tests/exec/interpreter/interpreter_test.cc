@@ -236,12 +236,60 @@ TEST(InterpreterTest, ADroppedWaitIsARaceUnderEverySchedule) {
   }
 }
 
+// The index of the alloc or free of a buffer.
+uint32_t FindLifetime(const Program& program, int role, InstructionKind kind,
+                      std::string_view buffer) {
+  const Section& body = program.roles[role].bodies[0];
+  for (uint32_t index = 0; index < body.instructions.size(); ++index) {
+    const Instruction& instruction = body.instructions[index];
+    if (instruction.kind != kind) continue;
+    const uint32_t name = program.roles[role].buffers[instruction.what].name;
+    if (program.names[name] == buffer) return index;
+  }
+  ADD_FAILURE() << buffer;
+  return 0;
+}
+
+TEST(InterpreterTest, AFreeThatDoesNotWaitIsARace) {
+  // y is sent on its own lane and freed there or after it; the last access is the send, so a free
+  // on the compute lane must wait for it.
+  Program program = ExampleProgram();
+  Section& body = program.roles[0].bodies[0];
+  Instruction& free = body.instructions[FindLifetime(program, 0, InstructionKind::kFree, "y")];
+  free.lane = kComputeLane;
+  free.waits_end = free.waits_begin;
+  const Outcome outcome = Play(program, {.steps = 1});
+  ASSERT_FALSE(outcome.status.ok());
+  EXPECT_NE(outcome.status.message().find("'free' must wait for 'send y'"), std::string::npos)
+      << outcome.status;
+}
+
+TEST(InterpreterTest, UsesOutsideALifetimeAreErrors) {
+  for (const InstructionKind kind : {InstructionKind::kAlloc, InstructionKind::kFree}) {
+    Program program = ExampleProgram();
+    Section& body = program.roles[1].bodies[0];
+    const uint32_t index = FindLifetime(program, 1, kind, "ones");
+    // Names the next buffer instead: that one changes at the wrong place, `ones` not at all.
+    body.instructions[index].what = body.instructions[index].what + 1;
+    EXPECT_FALSE(Play(program, {.steps = 1}).status.ok());
+  }
+  Program program = ExampleProgram();
+  Section& body = program.roles[1].bodies[0];
+  const uint32_t alloc = FindLifetime(program, 1, InstructionKind::kAlloc, "ones");
+  std::swap(body.instructions[alloc], body.instructions[alloc + 1]);
+  const Outcome outcome = Play(program, {.steps = 1});
+  EXPECT_NE(outcome.status.message().find("'ones' is used while it is not live"), std::string::npos)
+      << outcome.status;
+}
+
 TEST(InterpreterTest, AMissingCollectiveIsReportedNotHung) {
   Program program = ExampleProgram();
   Section& body = program.roles[1].bodies[0];
   Instruction& instruction = body.instructions[Find(program, body, "sum loss")];
-  // A copy in its place: rank 0 is left alone in the collective.
-  instruction.kind = InstructionKind::kFree;
+  // A message in its place, which never comes: rank 0 is left alone in the collective.
+  instruction.operands_end = instruction.operands_begin + 1;
+  instruction.kind = InstructionKind::kReceive;
+  instruction.what = 1;
   const Outcome outcome = Play(program, {.steps = 2});
   ASSERT_FALSE(outcome.status.ok());
   EXPECT_NE(outcome.status.message().find("stuck"), std::string::npos) << outcome.status;
