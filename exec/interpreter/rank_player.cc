@@ -115,10 +115,12 @@ Status RankPlayer::OpenPeer(const Peer& peer, PeerLinks& links) {
     return InputError(absl::StrCat("rank ", setting_.rank, " sends to itself over axis ",
                                    AxisText(peer.axis), " of size ", size));
   }
-  const auto join = [&](int32_t from, int32_t to, LaneKind there, int32_t sender_delta) {
-    const Peer opposite = {peer.axis, -peer.delta};
-    const bool exact = HasPeerLane(program_, other, there, opposite);
-    const int32_t wrapped = (sender_delta % size + size) % size;
+  const int64_t back = -int64_t{peer.delta};
+  const auto join = [&](int32_t from, int32_t to, LaneKind there, int64_t sender_delta) {
+    // The smallest number has no opposite, so no lane can be its counterpart.
+    const Peer opposite = {peer.axis, static_cast<int32_t>(std::min<int64_t>(back, INT32_MAX))};
+    const bool exact = back <= INT32_MAX && HasPeerLane(program_, other, there, opposite);
+    const int64_t wrapped = (sender_delta % size + size) % size;
     const int32_t pair[] = {from, to};
     return JoinCommunicator(
         setting_.device,
@@ -127,7 +129,7 @@ Status RankPlayer::OpenPeer(const Peer& peer, PeerLinks& links) {
         pair);
   };
   TL_ASSIGN_OR_RETURN(links.send, join(setting_.rank, other, LaneKind::kReceiveFrom, peer.delta));
-  TL_ASSIGN_OR_RETURN(links.receive, join(other, setting_.rank, LaneKind::kSendTo, -peer.delta));
+  TL_ASSIGN_OR_RETURN(links.receive, join(other, setting_.rank, LaneKind::kSendTo, back));
   links.send_to = 1;
   links.receive_from = 0;
   return absl::OkStatus();
