@@ -1,4 +1,5 @@
 #include "cli/command.h"
+#include "cli/compare.h"
 #include "cli/doctor.h"
 #include "cli/execute.h"
 #include "cli/plan.h"
@@ -15,6 +16,7 @@ std::vector<std::unique_ptr<Command>> MakeCommands() {
   commands.push_back(MakePlanCommand());
   commands.push_back(MakeSimulateCommand());
   commands.push_back(MakeExecuteCommand());
+  commands.push_back(MakeCompareCommand());
   commands.push_back(MakeDoctorCommand());
   return commands;
 }

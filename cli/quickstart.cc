@@ -14,7 +14,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "base/file.h"
 #include "base/sha256.h"
 #include "base/units.h"
 #include "cli/execute.h"
@@ -29,8 +28,6 @@
 #include "planner/plan/workload.h"
 #include "planner/program/file.h"
 #include "planner/search/search.h"
-#include "traces/tide/tide.h"
-#include "traces/tide/tide_svg.h"
 
 namespace tideline {
 namespace {
@@ -41,7 +38,9 @@ constexpr const char* kCluster = "emulated:4x256MiB";
 constexpr int64_t kSequence = 96;
 constexpr int64_t kGlobalBatch = 16;
 constexpr int64_t kReferenceSteps = 3;
-constexpr int64_t kObservedSteps = 1;
+// Two: persistent buffers that a step touches only at its end are seen to live from its start in
+// the second.
+constexpr int64_t kObservedSteps = 2;
 
 std::string Bytes(int64_t bytes) { return HumanBytes(static_cast<double>(bytes)); }
 
@@ -196,16 +195,6 @@ Status CheckAgreement(const Figures& figures, const std::vector<double>& losses,
   return absl::OkStatus();
 }
 
-Status WriteTide(const RunRecorder& run, const std::string& title, const std::string& path) {
-  TL_ASSIGN_OR_RETURN(const Tide tide, BuildTide(run));
-  std::vector<TideCurve> device_curves;
-  for (const TideCurve& curve : tide.curves) {
-    if (curve.space == static_cast<uint8_t>(Space::kDevice)) device_curves.push_back(curve);
-  }
-  return WriteFileAtomically(path, DrawTideSvg(device_curves, tide.categories,
-                                               {.title = "Memory tide", .subtitle = title}));
-}
-
 class QuickstartCommand : public Command {
  public:
   CommandInfo Info() const override {
@@ -262,7 +251,7 @@ class QuickstartCommand : public Command {
     recorded.SetMetadata(MetadataOf(plan, program, executed.report, "emulated"));
     TL_RETURN_IF_ERROR(
         WriteRunFiles(recorded, folder + "/executed.tlr", folder + "/executed.trace.json"));
-    TL_RETURN_IF_ERROR(WriteTide(simulated, recorded.metadata().title, folder + "/tide.svg"));
+    TL_RETURN_IF_ERROR(WriteTide(simulated, folder + "/tide.svg"));
     TL_ASSIGN_OR_RETURN(const Executed observed,
                         Execute(plan, program, kObservedSteps, true, nullptr, context));
     figures.observed = observed.report;

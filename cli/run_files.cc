@@ -8,6 +8,8 @@
 #include "base/sha256.h"
 #include "traces/formats/chrome_trace.h"
 #include "traces/run/run_file_writer.h"
+#include "traces/tide/tide.h"
+#include "traces/tide/tide_svg.h"
 
 namespace tideline {
 namespace {
@@ -101,6 +103,19 @@ Status WriteRunFiles(const RunRecorder& run, const std::string& run_path,
   if (!run_path.empty()) TL_RETURN_IF_ERROR(WriteRunFile(run, run_path));
   if (!perfetto_path.empty()) TL_RETURN_IF_ERROR(WritePerfetto(run, perfetto_path));
   return absl::OkStatus();
+}
+
+Status WriteTide(const RunRecorder& run, const std::string& path) {
+  TL_ASSIGN_OR_RETURN(const Tide tide, BuildTide(run));
+  std::vector<TideCurve> device_curves;
+  for (const TideCurve& curve : tide.curves) {
+    if (curve.space == static_cast<uint8_t>(Space::kDevice)) device_curves.push_back(curve);
+  }
+  return WriteFileAtomically(
+      path,
+      DrawTideSvg(device_curves, tide.categories,
+                  {.title = "Memory tide",
+                   .subtitle = absl::StrCat(run.metadata().title, ", ", run.metadata().source)}));
 }
 
 }  // namespace tideline

@@ -22,6 +22,10 @@ RunMetadata MetadataOf(const Plan& plan, const Program& program, const StepRepor
 Status WriteRunFiles(const RunRecorder& run, const std::string& run_path,
                      const std::string& perfetto_path);
 
+// Draws live device bytes by category over time, a panel per recorded rank, as SVG. Needs the
+// metadata.
+Status WriteTide(const RunRecorder& run, const std::string& path);
+
 }  // namespace tideline
 
 #endif  // TIDELINE_CLI_RUN_FILES_H_

@@ -64,6 +64,9 @@ class SimulateCommand : public Command {
                      .value_name = "FILE",
                      .sentence =
                          "Also writes the Run as Chrome trace JSON, to open at ui.perfetto.dev."},
+                    {.name = "tide",
+                     .value_name = "FILE",
+                     .sentence = "Also draws the memory tide of the simulated ranks as SVG."},
                     {.name = "no-fold",
                      .kind = OptionKind::kFlag,
                      .sentence = "Simulates every node, not one per class."},
@@ -93,7 +96,8 @@ class SimulateCommand : public Command {
     RunRecorder recorder;
     const std::string perfetto =
         context->options.Has("perfetto") ? context->options.Text("perfetto") : "";
-    const bool record = !perfetto.empty() || !context->output.empty();
+    const std::string tide = context->options.Has("tide") ? context->options.Text("tide") : "";
+    const bool record = !perfetto.empty() || !tide.empty() || !context->output.empty();
     context->Note("simulating");
     SimulationResult result;
     TL_ASSIGN_OR_RETURN(
@@ -102,6 +106,7 @@ class SimulateCommand : public Command {
     if (record) {
       recorder.SetMetadata(MetadataOf(plan, program, report, "simulated"));
       TL_RETURN_IF_ERROR(WriteRunFiles(recorder, context->output, perfetto));
+      if (!tide.empty()) TL_RETURN_IF_ERROR(WriteTide(recorder, tide));
     }
     context->Print(context->json ? Json(plan, report, result) : Text(plan, report, result));
     if (report.fits) return absl::OkStatus();

@@ -1,0 +1,223 @@
+#include "cli/compare.h"
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "base/json.h"
+#include "base/units.h"
+#include "cli/run_files.h"
+#include "cli/simulate.h"
+#include "cli/table.h"
+#include "planner/lowering/lower.h"
+#include "planner/plan/pins.h"
+#include "traces/run/run_file_reader.h"
+
+namespace tideline {
+namespace {
+
+enum class Unit { kSeconds, kBytes, kNumber };
+
+struct FigureRow {
+  const char* key;
+  const char* text;
+  Unit unit;
+  bool part_of_step;  // a class of DEFINITIONS 19: the differences add up to that of the mean step
+};
+
+constexpr std::array<FigureRow, 10> kFigures = {{
+    {"step_time_s", "step time", Unit::kSeconds, false},
+    {"compute_s", "  computing", Unit::kSeconds, true},
+    {"host_s", "  waiting for launches", Unit::kSeconds, true},
+    {"exposed_comm_s", "  exposed communication", Unit::kSeconds, true},
+    {"bubble_s", "  pipeline bubble", Unit::kSeconds, true},
+    {"stall_s", "  other stalls", Unit::kSeconds, true},
+    {"tokens_per_s", "tokens per second", Unit::kNumber, false},
+    {"tflops_per_gpu", "model TFLOP/s per GPU", Unit::kNumber, false},
+    {"mfu", "share of peak", Unit::kNumber, false},
+    {"peak_memory_bytes", "peak memory", Unit::kBytes, false},
+}};
+
+// One of the two: a plan with its simulation, or a recorded Run.
+struct Side {
+  std::string kind;  // "plan, simulated", "run, emulated"
+  std::string title;
+  std::map<std::string, std::string> decisions;  // plans only
+  std::map<std::string, double> metrics;
+};
+
+Side FromMetadata(const std::string& kind, const RunMetadata& metadata) {
+  return {.kind = absl::StrCat(kind, ", ", metadata.source),
+          .title = metadata.title,
+          .decisions = {},
+          .metrics = metadata.metrics};
+}
+
+std::map<std::string, std::string> DecisionsOf(const Plan& plan) {
+  std::map<std::string, std::string> decisions = {
+      {"model", plan.model.name},
+      {"cluster", plan.cluster.name},
+      {"seq", absl::StrCat(plan.seq)},
+      {"global_batch", absl::StrCat(plan.global_batch)}};
+  const std::string pins = FormatPins(PinsOf(plan));
+  for (const absl::string_view pin : absl::StrSplit(pins, ',')) {
+    const std::vector<std::string> parts = absl::StrSplit(pin, '=');
+    decisions[parts[0]] = parts[1];
+  }
+  return decisions;
+}
+
+StatusOr<bool> IsRunFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string begin(5, '\0');
+  if (!file.is_open() || std::filesystem::is_directory(path)) {
+    return InputError(absl::StrCat(path, ": cannot be read; give a plan or a Run file"));
+  }
+  file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  return begin == "TLRUN";
+}
+
+StatusOr<Side> ReadSide(const std::string& path) {
+  TL_ASSIGN_OR_RETURN(const bool is_run, IsRunFile(path));
+  if (is_run) {
+    TL_ASSIGN_OR_RETURN(const auto reader, RunFileReader::Open(path));
+    return FromMetadata("run", reader->metadata());
+  }
+  TL_ASSIGN_OR_RETURN(const Plan plan, ReadPlan(path));
+  TL_ASSIGN_OR_RETURN(const Program program, Lower(plan));
+  TL_ASSIGN_OR_RETURN(const StepReport report,
+                      SimulatedReport(plan, program, {}, nullptr, nullptr));
+  Side side = FromMetadata("plan", MetadataOf(plan, program, report, "simulated"));
+  side.decisions = DecisionsOf(plan);
+  return side;
+}
+
+std::optional<double> Metric(const Side& side, const char* key) {
+  const auto found = side.metrics.find(key);
+  if (found == side.metrics.end()) return std::nullopt;
+  return found->second;
+}
+
+std::string Show(const std::optional<double>& value, Unit unit) {
+  if (!value.has_value()) return "-";
+  const std::string sign = *value < 0 ? "-" : "";
+  const double size = *value < 0 ? -*value : *value;
+  if (unit == Unit::kSeconds) return sign + HumanSeconds(size);
+  if (unit == Unit::kBytes) return sign + HumanBytes(size);
+  return absl::StrFormat("%.4g", *value);
+}
+
+std::optional<double> Difference(const std::optional<double>& a, const std::optional<double>& b) {
+  if (!a.has_value() || !b.has_value()) return std::nullopt;
+  return *b - *a;
+}
+
+// The mean step's difference: what the classes add up to.
+double StepGap(const Side& a, const Side& b) {
+  double gap = 0;
+  for (const FigureRow& figure : kFigures) {
+    if (!figure.part_of_step) continue;
+    gap += Difference(Metric(a, figure.key), Metric(b, figure.key)).value_or(0);
+  }
+  return gap;
+}
+
+// Names of decisions that differ; only where both sides are plans.
+std::vector<std::string> ChangedDecisions(const Side& a, const Side& b) {
+  std::vector<std::string> changed;
+  for (const auto& [name, value] : a.decisions) {
+    const auto other = b.decisions.find(name);
+    if (other != b.decisions.end() && other->second != value) changed.push_back(name);
+  }
+  return changed;
+}
+
+std::string Text(const Side& a, const Side& b) {
+  std::string text =
+      absl::StrCat("A: ", a.title, " (", a.kind, ")\nB: ", b.title, " (", b.kind, ")\n\n");
+  const std::vector<std::string> changed = ChangedDecisions(a, b);
+  if (!changed.empty()) {
+    std::vector<std::vector<std::string>> rows;
+    for (const std::string& name : changed) {
+      rows.push_back({name, a.decisions.at(name), b.decisions.at(name)});
+    }
+    absl::StrAppend(&text, FormatTable({"changed decision", "A", "B"}, rows), "\n");
+  }
+  const double gap = StepGap(a, b);
+  std::vector<std::vector<std::string>> rows;
+  for (const FigureRow& figure : kFigures) {
+    const auto before = Metric(a, figure.key);
+    const auto after = Metric(b, figure.key);
+    const auto difference = Difference(before, after);
+    std::string share;
+    if (figure.part_of_step && difference.has_value() && gap != 0) {
+      share = absl::StrFormat("%.1f %%", 100 * *difference / gap);
+    }
+    rows.push_back({figure.text, Show(before, figure.unit), Show(after, figure.unit),
+                    Show(difference, figure.unit), share});
+  }
+  return text + FormatTable({"figure", "A", "B", "B - A", "of the gap"}, rows);
+}
+
+void WriteSide(const char* name, const Side& side, JsonWriter* json) {
+  json->Key(name).BeginObject().Field("kind", side.kind).Field("title", side.title);
+  for (const FigureRow& figure : kFigures) json->Field(figure.key, Metric(side, figure.key));
+  json->EndObject();
+}
+
+std::string Json(const Side& a, const Side& b) {
+  JsonWriter json;
+  json.BeginObject().Field("schema_version", 1);
+  WriteSide("a", a, &json);
+  WriteSide("b", b, &json);
+  json.Key("changed_decisions").BeginArray();
+  for (const std::string& name : ChangedDecisions(a, b)) {
+    json.BeginObject().Field("name", name);
+    json.Field("a", a.decisions.at(name)).Field("b", b.decisions.at(name)).EndObject();
+  }
+  json.EndArray();
+  json.Key("gap").BeginObject();
+  for (const FigureRow& figure : kFigures) {
+    json.Field(figure.key, Difference(Metric(a, figure.key), Metric(b, figure.key)));
+  }
+  json.EndObject().EndObject();
+  return json.Take();
+}
+
+class CompareCommand : public Command {
+ public:
+  CommandInfo Info() const override {
+    return {
+        .name = "compare",
+        .summary = "Shows two plans or Runs side by side, with the gap in step time attributed",
+        .description =
+            "A plan is simulated first; a Run file (`-o` of simulate and execute) is read. So a "
+            "plan can be compared with a plan, a prediction with what was measured, or two runs.",
+        .examples = {"tideline compare a.json b.json", "tideline compare plan.json run.tlr",
+                     "tideline compare before.tlr after.tlr --json"},
+        .arguments = {{.name = "A", .sentence = "A plan or Run file."},
+                      {.name = "B", .sentence = "Another one."}}};
+  }
+
+  Status Run(CommandContext* context) const override {
+    TL_ASSIGN_OR_RETURN(const Side a, ReadSide(context->arguments[0]));
+    TL_ASSIGN_OR_RETURN(const Side b, ReadSide(context->arguments[1]));
+    context->Print(context->json ? Json(a, b) : Text(a, b));
+    return absl::OkStatus();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeCompareCommand() { return std::make_unique<CompareCommand>(); }
+
+}  // namespace tideline
