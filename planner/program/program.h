@@ -18,8 +18,10 @@
 // access waits for; kFree stands directly after the last access on its lane and waits for the last
 // access on every other lane; both take no time and no launch, but their waits hold;
 // - kSend and kReceive are rendezvous: both ends are taken at once, when both have arrived;
-// - messages between two ranks meet first in, first out; a role has one send and one receive lane
-// per rank at the other end (on an axis of two, +1 and -1 are the same rank: write one of them);
+// - messages meet on channels, first in first out: a send lane to peer (axis, d) is one channel
+// with the receive lane from peer (axis, -d) at the other end; where the other end has no such lane
+// (on an axis of two, +1 and -1 are the same rank), with the one whose distance is the same around
+// the axis;
 // - a collective starts when every member has arrived;
 // - sections are closed: what is sent in one is received in it.
 // Lists of different ranks are consistent: playing every rank strictly in list order never

@@ -191,6 +191,31 @@ class Play {
                                                           : StepMessage(actor);
   }
 
+  bool HasLane(Actor actor, LaneKind kind, const Peer& peer) const {
+    const std::vector<Lane>& lanes = program_.roles[world_.role[actor]].lanes;
+    return std::any_of(lanes.begin(), lanes.end(), [&](const Lane& lane) {
+      return lane.kind == kind && program_.peers[lane.index] == peer;
+    });
+  }
+
+  // Opposite peers are one channel; peers that are opposite only around the axis are one when
+  // neither has its opposite at the other end.
+  bool SameChannel(Actor sender, const Instruction& send, Actor receiver,
+                   const Instruction& receive) const {
+    const Peer& to = program_.peers[send.what];
+    const Peer& from = program_.peers[receive.what];
+    if (to.axis != from.axis) return false;
+    if (to.delta == -int64_t{from.delta}) return true;
+    const int32_t size = program_.mesh[static_cast<size_t>(to.axis)];
+    return (int64_t{to.delta} + from.delta) % size == 0 &&
+           !HasLane(receiver, LaneKind::kReceiveFrom, {to.axis, Opposite(to)}) &&
+           !HasLane(sender, LaneKind::kSendTo, {from.axis, Opposite(from)});
+  }
+  // INT32_MIN has no opposite and stands for itself: no lane can be the exact counterpart then.
+  static int32_t Opposite(const Peer& peer) {
+    return peer.delta == INT32_MIN ? INT32_MIN : -peer.delta;
+  }
+
   Status StepMessage(Actor actor) {
     const Actor other = world_.peer.at({actor, At(actor).what});
     if (AtEnd(other)) return absl::OkStatus();
@@ -200,6 +225,11 @@ class Play {
         (here.kind == InstructionKind::kSend && there.kind == InstructionKind::kReceive) ||
         (here.kind == InstructionKind::kReceive && there.kind == InstructionKind::kSend);
     if (!opposite || world_.peer.at({other, there.what}) != actor) return absl::OkStatus();
+    const bool sends = here.kind == InstructionKind::kSend;
+    if (!SameChannel(sends ? actor : other, sends ? here : there, sends ? other : actor,
+                     sends ? there : here)) {
+      return absl::OkStatus();
+    }
     const int64_t bytes = SectionOfActor(actor).Operands(here)[0].bytes;
     const int64_t other_bytes = SectionOfActor(other).Operands(there)[0].bytes;
     if (bytes != other_bytes) {

@@ -2,8 +2,8 @@
 //
 // Every section is played across all ranks, each strictly in list order: a message needs both ends,
 // a collective all members. It must end, and what meets must agree (bytes of messages; kind, size,
-// type and order of collectives). Messages between two ranks meet in
-// order. Sections are closed: nothing meets across their boundaries.
+// type and order of collectives). Messages meet on
+// channels (planner/program/program.h). Sections are closed: nothing meets across their boundaries.
 //
 // The outcome does not depend on who moves first, so when all ranks of a role see the same roles at
 // the other ends, roles play instead of ranks. O(communication instructions of the roles) then,

@@ -10,12 +10,6 @@
 namespace tideline {
 namespace {
 
-// Both name the same rank from everywhere (coordinates wrap).
-bool SamePeer(const Program& program, const Peer& first, const Peer& second) {
-  const int64_t apart = int64_t{first.delta} - second.delta;
-  return first.axis == second.axis && apart % program.mesh[static_cast<size_t>(first.axis)] == 0;
-}
-
 Status CheckLanes(const Program& program, const Role& role) {
   if (role.lanes.size() < 2 || role.lanes.size() > kMaximumLanes ||
       role.lanes[kHostLane].kind != LaneKind::kHost ||
@@ -35,13 +29,6 @@ Status CheckLanes(const Program& program, const Role& role) {
     if (std::find(role.lanes.begin(), role.lanes.begin() + index, lane) !=
         role.lanes.begin() + index) {
       return InternalError(Message("lanes[", index, "]: twice"));
-    }
-    for (size_t other = 0; other < index; ++other) {
-      if (!of_peer || role.lanes[other].kind != lane.kind) continue;
-      if (SamePeer(program, program.peers[lane.index], program.peers[role.lanes[other].index])) {
-        return InternalError(
-            Message("lanes[", index, "]: reaches the same rank as lanes[", other, "]; use one"));
-      }
     }
   }
   return absl::OkStatus();

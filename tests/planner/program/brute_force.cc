@@ -303,6 +303,18 @@ std::vector<Offer> Meet(const Program& program, const Offer& mine, const std::ve
     const Peer& from = program.peers[offer.instruction->what];
     if (Neighbour(program, mine.rank, to) != offer.rank) continue;
     if (Neighbour(program, offer.rank, from) != mine.rank) continue;
+    if (from.axis != to.axis) continue;
+    // Exact opposites are partners; others only when neither has its exact opposite.
+    const auto has = [&](int32_t rank, LaneKind kind, int32_t delta) {
+      for (const Lane& lane : program.roles[program.ranks[rank].role].lanes) {
+        if (lane.kind == kind && program.peers[lane.index] == Peer{to.axis, delta}) return true;
+      }
+      return false;
+    };
+    if (from.delta != -to.delta && (has(offer.rank, LaneKind::kReceiveFrom, -to.delta) ||
+                                    has(mine.rank, LaneKind::kSendTo, -from.delta))) {
+      continue;
+    }
     if (bytes_of(mine) != bytes_of(offer)) wrong = "message sizes disagree";
     return {mine, offer};
   }

@@ -151,8 +151,18 @@ std::string WrongLane(const Role& role, SectionEditor& editor, uint32_t index,
   return "is on lane " + std::to_string(instruction.lane);
 }
 
-std::string Repeat(SectionEditor& editor, uint32_t index) {
-  if (IsMark(editor.entries[index].instruction)) return "";
+// Only where doing it twice is not the same as once: sums in place, and messages.
+std::string Repeat(const Program& program, SectionEditor& editor, uint32_t index) {
+  const Instruction& instruction = editor.entries[index].instruction;
+  const bool message = instruction.kind == Kind::kSend || instruction.kind == Kind::kReceive;
+  const bool moves = instruction.kind == Kind::kCollective &&
+                     (program.collectives[instruction.what].kind == CollectiveKind::kAllGather ||
+                      program.collectives[instruction.what].kind == CollectiveKind::kBroadcast);
+  const auto& operands = editor.entries[index].operands;
+  const bool in_place = std::any_of(operands.begin(), operands.end(), [](const Operand& operand) {
+    return operand.access == Access::kReadWrite;
+  });
+  if (!message && (!in_place || moves)) return "";
   SectionEditor::Entry again = editor.entries[index];
   again.waits.clear();
   editor.Insert(index + 1, again);
@@ -212,7 +222,7 @@ Edit EditOf(Mutation mutation) {
       case Mutation::kDropWait:
         return DropWait(editor, index, random);
       case Mutation::kRepeatInstruction:
-        return Repeat(editor, index);
+        return Repeat(program, editor, index);
       case Mutation::kSwapOnLane:
         return SwapOnLane(editor, index);
       case Mutation::kShrinkOperand:

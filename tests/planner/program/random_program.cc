@@ -218,7 +218,7 @@ class Generator {
   // From one role to the next or the one before.
   void Message() {
     const int from = Draw(ranks_);
-    const int32_t delta = Chance(50) || ranks_ == 2 ? 1 : -1;
+    const int32_t delta = Chance(50) ? 1 : -1;
     const int to = (from + delta + ranks_) % ranks_;
     Operand sent = PickOperand(from, Access::kRead);
     Operand received = PickOperand(to, Access::kWrite);
@@ -228,7 +228,7 @@ class Generator {
     if (Slip(12) && bytes > kUnit) sent.bytes -= kUnit;
     Instruction send{.kind = InstructionKind::kSend}, receive{.kind = InstructionKind::kReceive};
     send.what = build_.Intern(Peer{Axis::kPipeline, delta});
-    receive.what = build_.Intern(Peer{Axis::kPipeline, ranks_ == 2 ? 1 : -delta});
+    receive.what = build_.Intern(Peer{Axis::kPipeline, ranks_ == 2 && Chance(10) ? delta : -delta});
     send.lane = build_.LaneOf(from, {LaneKind::kSendTo, send.what});
     receive.lane = build_.LaneOf(to, {LaneKind::kReceiveFrom, receive.what});
     if (!Slip(3)) AppendTo(from, send, {sent});

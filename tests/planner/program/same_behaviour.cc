@@ -176,7 +176,7 @@ bool LivesAreSound(const Role& role, const Section& section, const Closure& clos
   const auto apart = [&](uint32_t a, uint32_t b) {
     const Buffer &first = role.buffers[a], &second = role.buffers[b];
     if (first.space != second.space || first.address == kNoAddress ||
-        second.address == kNoAddress) {
+        second.address == kNoAddress || first.bytes == 0 || second.bytes == 0) {
       return true;
     }
     return first.address + first.bytes <= second.address ||
