@@ -67,9 +67,7 @@ class Closure {
       const auto on_lane = last.find(instruction.lane);
       if (on_lane != last.end()) Include(index, on_lane->second);
       last[instruction.lane] = index;
-      for (const uint32_t wait : section.Waits(instruction)) {
-        if (wait < index) Include(index, wait);
-      }
+      for (const uint32_t wait : section.Waits(instruction)) Include(index, wait);
     }
   }
 
@@ -222,6 +220,11 @@ bool SameSection(const Program& original_program, const Section& original,
                  const Program& mutant_program, const Role& mutant_role, const Section& mutant) {
   if (std::max(original.instructions.size(), mutant.instructions.size()) > kMostInstructions) {
     return false;
+  }
+  for (uint32_t index = 0; index < mutant.instructions.size(); ++index) {
+    for (const uint32_t wait : mutant.Waits(mutant.instructions[index])) {
+      if (wait >= index) return false;  // No list order extends this.
+    }
   }
   std::vector<uint32_t> twin;
   if (!Match(original_program, original, mutant_program, mutant, twin)) return false;
