@@ -239,30 +239,58 @@ bool Better(const LayoutResult& first, const LayoutResult& second) {
 
 }  // namespace
 
+namespace {
+
+// Stops trying rules once the extent is within `slack_percent` of the target.
+class Attempts {
+ public:
+  Attempts(const LayoutRecords& input, std::span<const LayoutRegion> regions, int64_t target,
+           int slack_percent)
+      : placer_(input, regions),
+        goal_(regions.front().begin + target),
+        good_enough_(goal_ + target / 100 * slack_percent) {
+    TL_CHECK(input.ends.size() == input.records.size() * input.views, "ends are records x views");
+    best_.unplaced_bytes = INT64_MAX;
+  }
+
+  bool met() const { return best_.unplaced_bytes == 0 && best_.extent <= good_enough_; }
+
+  void Try(Fit fit, uint32_t short_limit) {
+    if (met()) return;
+    LayoutResult result = placer_.Place({fit, short_limit, short_limit == 0 ? 0 : goal_});
+    if (Better(result, best_)) best_ = std::move(result);
+  }
+
+  LayoutResult Take() { return std::move(best_); }
+
+ private:
+  const Placer placer_;
+  const int64_t goal_;
+  const int64_t good_enough_;
+  LayoutResult best_;
+};
+
+constexpr uint32_t kShortLimits[] = {64, 16, 256, 1024, 4096, 0};
+
+}  // namespace
+
 LayoutResult Layout(const LayoutRecords& input, std::span<const LayoutRegion> regions,
                     int64_t target) {
   TL_CHECK(!regions.empty(), "there is a region to lay out in");
-  TL_CHECK(input.ends.size() == input.records.size() * input.views, "ends are records x views");
-  const Placer placer(input, regions);
-  const int64_t goal = regions.front().begin + target;
-  LayoutResult best;
-  best.unplaced_bytes = INT64_MAX;
-  const int64_t good_enough = goal + target / 100;
-  const auto met = [&] { return best.unplaced_bytes == 0 && best.extent <= good_enough; };
-  const auto attempt = [&](const Rule& rule) {
-    LayoutResult result = placer.Place(rule);
-    if (Better(result, best)) best = std::move(result);
-  };
-  constexpr uint32_t kShortLimits[] = {64, 16, 256, 1024, 4096};
+  Attempts attempts(input, regions, target, 1);
   for (const uint32_t limit : kShortLimits) {
-    for (const Fit fit : {Fit::kLowest, Fit::kBest}) {
-      if (!met()) attempt({fit, limit, goal});
-    }
+    for (const Fit fit : {Fit::kLowest, Fit::kBest}) attempts.Try(fit, limit);
   }
-  for (const Fit fit : {Fit::kLowest, Fit::kBest}) {
-    if (!met()) attempt({fit, 0, goal});
-  }
-  return best;
+  return attempts.Take();
+}
+
+FirstAttempt LayoutOnce(const LayoutRecords& input, std::span<const LayoutRegion> regions,
+                        int64_t target, int slack_percent) {
+  TL_CHECK(!regions.empty(), "there is a region to lay out in");
+  Attempts attempts(input, regions, target, slack_percent);
+  attempts.Try(Fit::kLowest, kShortLimits[0]);
+  const bool met = attempts.met();
+  return {attempts.Take(), met};
 }
 
 }  // namespace tideline

@@ -55,6 +55,14 @@ struct LayoutResult {
 LayoutResult Layout(const LayoutRecords& input, std::span<const LayoutRegion> regions,
                     int64_t target);
 
+// The result of the first rule only, and whether it is within `slack_percent` of the target.
+struct FirstAttempt {
+  LayoutResult result;
+  bool met = false;
+};
+FirstAttempt LayoutOnce(const LayoutRecords& input, std::span<const LayoutRegion> regions,
+                        int64_t target, int slack_percent);
+
 }  // namespace tideline
 
 #endif  // TIDELINE_PLANNER_PROGRAM_LAYOUT_H_

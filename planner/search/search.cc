@@ -16,6 +16,8 @@ namespace {
 // Estimates leave out layout gaps but also over-count what cannot overlap; candidates this close
 // above the limit are lowered before they are given up.
 constexpr double kEstimateSlack = 1.05;
+// Plans evaluated at most in one round, whether they fit or not.
+constexpr int kMostAttempts = 24;
 // Plans lowered at most to find the leanest one.
 constexpr int kLeanestLowered = 12;
 // Clusters tried at most as a remedy, each twice as large.
@@ -108,28 +110,8 @@ class Search {
   }
 
   Status EvaluateFinalists() {
-    int64_t instructions = 0;
-    int32_t finalists = 0;
-    for (const size_t index : OrderedByEstimate(/*by_memory=*/false)) {
-      const Candidate& candidate = candidates_[index];
-      if (!MayFit(candidate.estimate)) continue;
-      if (finalists == options_.finalists) break;
-      if (finalists >= 3 &&
-          instructions + candidate.estimate.instructions > options_.finalist_instructions) {
-        continue;
-      }
-      ++finalists;
-      instructions += candidate.estimate.instructions;
-      TL_ASSIGN_OR_RETURN(const Evaluation evaluation, Evaluate(index));
-      if (evaluation.peak_memory_bytes > result_.memory_limit_bytes) {
-        --finalists;  // the next one takes its place, but not its instructions
-        continue;
-      }
-      result_.candidates.push_back({.plan = candidate.plan,
-                                    .pin = FormatPins(PinsOf(candidate.plan)),
-                                    .evaluation = evaluation,
-                                    .estimated_step_time_s = candidate.estimate.step_time_s});
-    }
+    TL_RETURN_IF_ERROR(EvaluateUpTo(options_.finalists, options_.instructions_per_finalist));
+    if (result_.candidates.empty()) TL_RETURN_IF_ERROR(EvaluateUpTo(1, INT64_MAX));
     std::stable_sort(result_.candidates.begin(), result_.candidates.end(),
                      [&](const RankedPlan& a, const RankedPlan& b) {
                        return Key(a.evaluation.step_time_s, a.evaluation.peak_memory_bytes) <
@@ -137,6 +119,31 @@ class Search {
                      });
     const size_t top = static_cast<size_t>(std::max(options_.top, 1));
     if (result_.candidates.size() > top) result_.candidates.resize(top);
+    return absl::OkStatus();
+  }
+
+  // Evaluates the best by estimate until `wanted` fit, or their instructions are too many together.
+  Status EvaluateUpTo(int32_t wanted, int64_t most_instructions) {
+    int64_t instructions = 0;
+    int attempts = 0;
+    for (const size_t index : OrderedByEstimate(/*by_memory=*/false)) {
+      const Candidate& candidate = candidates_[index];
+      const int64_t cost = candidate.estimate.instructions;
+      if (!MayFit(candidate.estimate) || cost > most_instructions) continue;
+      if (exact_peak_.contains(index)) continue;
+      if (attempts == kMostAttempts) break;
+      const bool capped = most_instructions != INT64_MAX;
+      if (capped && attempts > 0 && instructions > options_.instructions_together - cost) continue;
+      ++attempts;
+      instructions += cost;
+      TL_ASSIGN_OR_RETURN(const Evaluation evaluation, Evaluate(index));
+      if (evaluation.peak_memory_bytes > result_.memory_limit_bytes) continue;
+      result_.candidates.push_back({.plan = candidate.plan,
+                                    .pin = FormatPins(PinsOf(candidate.plan)),
+                                    .evaluation = evaluation,
+                                    .estimated_step_time_s = candidate.estimate.step_time_s});
+      if (static_cast<int32_t>(result_.candidates.size()) >= wanted) break;
+    }
     return absl::OkStatus();
   }
 

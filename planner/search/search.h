@@ -37,9 +37,11 @@ struct SearchOptions {
   int32_t top = 10;
   // Finalists handed to the evaluator at most.
   int32_t finalists = 10;
-  // Instructions of all finalists together at most (the first three are always evaluated): what
-  // bounds the time of a search, and yet does not depend on the machine's speed.
-  int64_t finalist_instructions = 6'000'000;
+  // Estimated instructions of one finalist, and of all together, at most: what bounds the time of a
+  // search and yet does not depend on the machine's speed. Larger plans are finalists only when no
+  // smaller one fits.
+  int64_t instructions_per_finalist = 400'000;
+  int64_t instructions_together = 1'200'000;
 };
 
 struct RankedPlan {

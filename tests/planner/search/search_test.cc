@@ -95,7 +95,7 @@ TEST(SearchTest, TheEvaluatorHasTheLastWord) {
   DislikesTensorParallelism evaluator;
   SearchOptions options;
   options.finalists = 100000;
-  options.finalist_instructions = INT64_MAX;
+  options.instructions_together = INT64_MAX;
   options.top = 5;
   Pins pinned = *ParsePins("zero=0,recompute=none,micro_batch=1,dp=1");
   const StatusOr<SearchResult> result = SearchPlans(workload, pinned, options, &evaluator);
