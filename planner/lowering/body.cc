@@ -242,7 +242,7 @@ class Body {
     const std::vector<TensorId>& storages =
         item.unit.backward ? boundaries_.gradients[chunk.first_block]
                            : boundaries_.activations[chunk.first_block + chunk.blocks];
-    const Peer peer{Axis::kPipeline, PeerDelta(item)};
+    const Peer peer{Axis::kPipeline, PeerDelta(item, draft_.size(Axis::kPipeline))};
     const uint32_t peer_id = context_.builder->Intern(peer);
     const uint16_t lane = context_.builder->LaneOf(
         context_.role_id, {sends ? LaneKind::kSendTo : LaneKind::kReceiveFrom, peer_id});

@@ -30,7 +30,7 @@ void AddLanes(StageContext& context) {
   }
   for (const ScheduleItem& item : draft.order[context.stage]) {
     if (item.kind == ScheduleItem::Kind::kRun) continue;
-    const Peer peer{Axis::kPipeline, PeerDelta(item)};
+    const Peer peer{Axis::kPipeline, PeerDelta(item, draft.size(Axis::kPipeline))};
     const LaneKind kind =
         item.kind == ScheduleItem::Kind::kSend ? LaneKind::kSendTo : LaneKind::kReceiveFrom;
     builder.LaneOf(role, {kind, builder.Intern(peer)});
@@ -125,9 +125,9 @@ Affine StageContext::ShardBegin(const Bucket& bucket) const {
   return begin;
 }
 
-int32_t PeerDelta(const ScheduleItem& transfer) {
+int32_t PeerDelta(const ScheduleItem& transfer, int32_t pp) {
   const bool sends = transfer.kind == ScheduleItem::Kind::kSend;
-  return sends != transfer.unit.backward ? 1 : -1;
+  return pp == 2 || sends != transfer.unit.backward ? 1 : -1;
 }
 
 Operand ReadOf(uint32_t buffer, int64_t offset, int64_t bytes) {

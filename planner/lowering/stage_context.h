@@ -75,10 +75,10 @@ struct StageContext {
 StageContext MakeStageContext(const Draft& draft, int32_t stage, Program* program,
                               ProgramBuilder* builder, uint32_t role_id);
 
-// The coordinate difference, along the pipeline axis, to the other end of a transfer: activations
-// go to the next stage, gradients to the one before (around the ends when chunks are interleaved).
-// The two ends of one channel have opposite signs, also when pp = 2.
-int32_t PeerDelta(const ScheduleItem& transfer);
+// The coordinate difference, along the pipeline axis of `pp` stages, to the other end of a
+// transfer: activations go to the next stage, gradients to the one before (around the ends when
+// chunks are interleaved). Of two stages each is the other's next: one channel each way.
+int32_t PeerDelta(const ScheduleItem& transfer, int32_t pp);
 
 // Whole or part of a buffer, in bytes.
 Operand ReadOf(uint32_t buffer, int64_t offset, int64_t bytes);
