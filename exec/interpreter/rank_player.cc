@@ -177,8 +177,8 @@ Status RankPlayer::OpenMemory() {
 
 Status RankPlayer::ReserveBuffer(uint32_t index) {
   const Buffer& buffer = role_.buffers[index];
-  const std::string_view name =
-      buffer.name < program_.names.size() ? program_.names[buffer.name] : "unnamed";
+  const std::string name(buffer.name < program_.names.size() ? program_.names[buffer.name]
+                                                             : "unnamed");
   TL_ASSIGN_OR_RETURN(bases_[index],
                       Reserve(setting_.device, buffer.space, buffer.bytes, name, buffer.category));
   int64_t& peak = reserved_peak_[static_cast<size_t>(buffer.space)];
