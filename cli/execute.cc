@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "cli/run_files.h"
 #include "exec/launch/worker_client.h"
+#include "exec/ops/partial_touch.h"
 #include "planner/lowering/lower.h"
 #include "planner/program/file.h"
 
@@ -118,27 +119,13 @@ StatusOr<WorkerRequest> MakeRequest(const CommandContext& context, const Plan& p
   return request;
 }
 
-// Why a kernel touches less than it declares (its operands whole); empty for those that touch all.
-std::string_view WhyPartlyTouched(Op op) {
-  switch (op) {
-    case Op::kEmbedding:
-    case Op::kEmbeddingGrad:
-      return "only the table's rows that the tokens name";
-    case Op::kCausalSoftmax:
-    case Op::kCausalSoftmaxGrad:
-      return "not the keys after the query's position";
-    default:
-      return "";
-  }
-}
-
 void WriteTouched(const RunReport& run, JsonWriter* json) {
   json->Key("touched").BeginArray();
   for (const TouchedOp& touched : run.touched) {
     json->BeginObject().Field("op", Name(touched.op));
     json->Field("declared_bytes", touched.declared_bytes);
     json->Field("touched_bytes", touched.touched_bytes);
-    const std::string_view why = WhyPartlyTouched(touched.op);
+    const std::string_view why = PartialTouchReason(touched.op);
     if (why.empty()) {
       json->NullField("why");
     } else {
@@ -175,7 +162,7 @@ std::string TouchedText(const RunReport& run) {
     const double share = static_cast<double>(touched.touched_bytes) /
                          static_cast<double>(std::max<int64_t>(1, touched.declared_bytes));
     if (share >= 0.99) continue;
-    const std::string_view why = WhyPartlyTouched(touched.op);
+    const std::string_view why = PartialTouchReason(touched.op);
     absl::StrAppendFormat(&text, "  %-22s %.1f %% of the declared bytes: %s\n", Name(touched.op),
                           100 * share, why.empty() ? "NO REASON KNOWN" : why);
   }

@@ -17,16 +17,11 @@ struct Entry {
   Op op;
   Launcher launch;
   int outputs;  // the operands after the inputs; AdamW's master weights are one more
-  std::string_view partial_touch = "";
 };
-
-constexpr std::string_view kRowsOfIds = "only the rows that the ids name are used";
-constexpr std::string_view kMasked = "scores behind the query's position are masked, never read";
-constexpr std::string_view kPadding = "columns that pad the vocabulary are never read";
 
 constexpr Entry kEntries[] = {
     {Op::kEinsum, ops::LaunchEinsum, 1},
-    {Op::kEmbedding, ops::LaunchEmbedding, 1, kRowsOfIds},
+    {Op::kEmbedding, ops::LaunchEmbedding, 1},
     {Op::kAddPosition, ops::LaunchAddPosition, 1},
     {Op::kLayerNorm, ops::LaunchLayerNorm, 3},
     {Op::kRmsNorm, ops::LaunchRmsNorm, 2},
@@ -36,13 +31,13 @@ constexpr Entry kEntries[] = {
     {Op::kRelu, ops::LaunchRelu, 1},
     {Op::kSwiGlu, ops::LaunchSwiGlu, 1},
     {Op::kRotary, ops::LaunchRotary, 1},
-    {Op::kCausalSoftmax, ops::LaunchCausalSoftmax, 1, kMasked},
-    {Op::kCrossEntropy, ops::LaunchCrossEntropy, 2, kPadding},
-    {Op::kRowMax, ops::LaunchRowMax, 1, kPadding},
-    {Op::kCrossEntropyPartial, ops::LaunchCrossEntropyPartial, 1, kPadding},
+    {Op::kCausalSoftmax, ops::LaunchCausalSoftmax, 1},
+    {Op::kCrossEntropy, ops::LaunchCrossEntropy, 2},
+    {Op::kRowMax, ops::LaunchRowMax, 1},
+    {Op::kCrossEntropyPartial, ops::LaunchCrossEntropyPartial, 1},
     {Op::kCrossEntropyFinish, ops::LaunchCrossEntropyFinish, 2},
     {Op::kReduceRows, ops::LaunchReduceRows, 1},
-    {Op::kEmbeddingGrad, ops::LaunchEmbeddingGrad, 1, kRowsOfIds},
+    {Op::kEmbeddingGrad, ops::LaunchEmbeddingGrad, 1},
     {Op::kAddPositionGrad, ops::LaunchAddPositionGrad, 1},
     {Op::kLayerNormGrad, ops::LaunchLayerNormGrad, 1},
     {Op::kLayerNormParameterGrad, ops::LaunchLayerNormParameterGrad, 2},
@@ -51,8 +46,8 @@ constexpr Entry kEntries[] = {
     {Op::kGeluGrad, ops::LaunchGeluGrad, 1},
     {Op::kReluGrad, ops::LaunchReluGrad, 1},
     {Op::kSwiGluGrad, ops::LaunchSwiGluGrad, 2},
-    {Op::kCausalSoftmaxGrad, ops::LaunchCausalSoftmaxGrad, 1, kMasked},
-    {Op::kCrossEntropyGrad, ops::LaunchCrossEntropyGrad, 1, kPadding},
+    {Op::kCausalSoftmaxGrad, ops::LaunchCausalSoftmaxGrad, 1},
+    {Op::kCrossEntropyGrad, ops::LaunchCrossEntropyGrad, 1},
     {Op::kFill, ops::LaunchFill, 1},
     {Op::kInitNormal, ops::LaunchInitNormal, 1},
     {Op::kAccumulate, ops::LaunchAccumulate, 1},
@@ -60,7 +55,7 @@ constexpr Entry kEntries[] = {
     {Op::kSumLoss, ops::LaunchSumLoss, 1},
     {Op::kAdamW, ops::LaunchAdamW, 3},
     {Op::kCast, ops::LaunchCast, 1},
-    {Op::kSlice, ops::LaunchSlice, 1, "a rank takes its part of the input"},
+    {Op::kSlice, ops::LaunchSlice, 1},
 };
 
 const Entry* Find(Op op) {
@@ -193,11 +188,6 @@ Status LaunchKernel(const Kernel& kernel, const LaunchContext& context) {
     return InternalError(absl::StrCat("op ", static_cast<int>(kernel.op), " has no kernel"));
   }
   return entry->launch(OpCall(kernel, context));
-}
-
-std::string_view PartialTouchReason(Op op) {
-  const Entry* entry = Find(op);
-  return entry == nullptr ? "" : entry->partial_touch;
 }
 
 }  // namespace tideline

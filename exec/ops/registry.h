@@ -2,8 +2,6 @@
 #ifndef TIDELINE_EXEC_OPS_REGISTRY_H_
 #define TIDELINE_EXEC_OPS_REGISTRY_H_
 
-#include <string_view>
-
 #include "base/status.h"
 #include "exec/ops/op_call.h"
 #include "planner/program/program.h"
@@ -20,9 +18,6 @@ Status CheckSupported(const Kernel& kernel);
 // and each operand has the bytes of its shape. Errors: those of Enqueue; positions beyond the
 // table.
 Status LaunchKernel(const Kernel& kernel, const LaunchContext& context);
-
-// Why a run of this op may touch less than 99 % of the bytes it declares; empty when it may not.
-std::string_view PartialTouchReason(Op op);
 
 }  // namespace tideline
 

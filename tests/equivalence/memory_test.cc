@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "exec/ops/registry.h"
+#include "exec/ops/partial_touch.h"
 #include "gtest/gtest.h"
 #include "models/ops/op_table.h"
 #include "tests/equivalence/execute_plan.h"

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/rng.h"
+#include "exec/ops/partial_touch.h"
 #include "models/ops/op_table.h"
 #include "tests/exec/ops/immediate_device.h"
 

@@ -1,0 +1,25 @@
+#include "exec/ops/partial_touch.h"
+
+namespace tideline {
+
+std::string_view PartialTouchReason(Op op) {
+  switch (op) {
+    case Op::kEmbedding:
+    case Op::kEmbeddingGrad:
+      return "only the rows that the ids name are used";
+    case Op::kCausalSoftmax:
+    case Op::kCausalSoftmaxGrad:
+      return "scores behind the query's position are masked, never read";
+    case Op::kCrossEntropy:
+    case Op::kRowMax:
+    case Op::kCrossEntropyPartial:
+    case Op::kCrossEntropyGrad:
+      return "columns that pad the vocabulary are never read";
+    case Op::kSlice:
+      return "a rank takes its part of the input";
+    default:
+      return "";
+  }
+}
+
+}  // namespace tideline
