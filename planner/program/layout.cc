@@ -284,11 +284,13 @@ LayoutResult Layout(const LayoutRecords& input, std::span<const LayoutRegion> re
   return attempts.Take();
 }
 
-FirstAttempt LayoutOnce(const LayoutRecords& input, std::span<const LayoutRegion> regions,
-                        int64_t target, int slack_percent) {
+QuickLayoutResult QuickLayout(const LayoutRecords& input, std::span<const LayoutRegion> regions,
+                              int64_t target, int slack_percent, int most_rules) {
   TL_CHECK(!regions.empty(), "there is a region to lay out in");
   Attempts attempts(input, regions, target, slack_percent);
-  attempts.Try(Fit::kLowest, kShortLimits[0]);
+  for (int rule = 0; rule < most_rules; ++rule) {
+    attempts.Try(Fit::kLowest, kShortLimits[rule % std::size(kShortLimits)]);
+  }
   const bool met = attempts.met();
   return {attempts.Take(), met};
 }

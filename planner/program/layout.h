@@ -55,13 +55,14 @@ struct LayoutResult {
 LayoutResult Layout(const LayoutRecords& input, std::span<const LayoutRegion> regions,
                     int64_t target);
 
-// The result of the first rule only, and whether it is within `slack_percent` of the target.
-struct FirstAttempt {
+// The same with at most `most_rules` rules, ended within `slack_percent` of the target; says
+// whether that was met.
+struct QuickLayoutResult {
   LayoutResult result;
   bool met = false;
 };
-FirstAttempt LayoutOnce(const LayoutRecords& input, std::span<const LayoutRegion> regions,
-                        int64_t target, int slack_percent);
+QuickLayoutResult QuickLayout(const LayoutRecords& input, std::span<const LayoutRegion> regions,
+                              int64_t target, int slack_percent, int most_rules);
 
 }  // namespace tideline
 

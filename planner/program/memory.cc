@@ -92,7 +92,7 @@ SectionRecords CollectRecords(const Role& role, const Section& section, const Ha
 }
 
 // Buffers of one section beyond which a layout is searched less hard.
-constexpr size_t kLongList = 20000;
+constexpr size_t kLongList = 4000;
 
 // Most bytes alive at once when the list is replayed in order.
 int64_t SerialPeak(const Section& section, std::span<const int64_t> bytes) {
@@ -123,13 +123,15 @@ void LayOutSpace(Role& role, Space space) {
     const SectionRecords records = CollectRecords(role, *section, order, space, aligned);
     if (records.buffers.empty()) continue;
     const LayoutRegion region{.begin = persistent_end};
-    // No layout is below what list order needs; the exact bound, and more rules, are worth their
-    // cost only where that is not nearly met. Of long lists a few percent are let go.
-    const int slack_percent = records.buffers.size() > kLongList ? 4 : 1;
-    FirstAttempt first =
-        LayoutOnce(records.layout, {&region, 1}, SerialPeak(*section, aligned), slack_percent);
-    LayoutResult result = std::move(first.result);
-    if (!first.met) {
+    // No layout is below what list order needs. The exact bound, and more rules, are worth their
+    // cost only where that is not nearly met, and only of lists that are not too long: there a few
+    // percent are let go.
+    const bool is_long = records.buffers.size() > kLongList;
+    const int64_t serial = SerialPeak(*section, aligned);
+    QuickLayoutResult quick =
+        QuickLayout(records.layout, {&region, 1}, serial, is_long ? 4 : 1, is_long ? 3 : 1);
+    LayoutResult result = std::move(quick.result);
+    if (!quick.met && !is_long) {
       const int64_t target = LiveBound(*section, order, role.lanes.size(), aligned);
       LayoutResult searched = Layout(records.layout, {&region, 1}, target);
       if (searched.extent < result.extent) result = std::move(searched);
