@@ -40,8 +40,8 @@ struct SearchOptions {
   // Estimated instructions of one finalist, and of all together, at most: what bounds the time of a
   // search and yet does not depend on the machine's speed. Larger plans are finalists only when no
   // smaller one fits.
-  int64_t instructions_per_finalist = 400'000;
-  int64_t instructions_together = 1'200'000;
+  int64_t instructions_per_finalist = 300'000;
+  int64_t instructions_together = 900'000;
 };
 
 struct RankedPlan {
