@@ -272,8 +272,11 @@ class Search {
         return;
       }
     }
-    family->reason =
-        absl::StrCat("slower: about ", HumanSeconds(family->best_step_time_s), " a step");
+    // Plans with very many micro-batches may look better by estimate and yet be no finalists.
+    const bool promising = result_.feasible && family->best_step_time_s <
+                                                   result_.candidates.front().estimated_step_time_s;
+    family->reason = absl::StrCat(promising ? "too long to be played, about " : "slower: about ",
+                                  HumanSeconds(family->best_step_time_s), " a step");
   }
 
   const Workload& workload_;
