@@ -306,7 +306,10 @@ StatusOr<StepReport> ExecutedReport(const Plan& plan, const Program& program,
   for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
     const RankReport& measured = run.ranks[rank];
     RankFigures& figures = report.ranks[rank];
-    figures.peak_memory_bytes = measured.reserved_peak[kDevice] + report.runtime_bytes;
+    // An eager run reserves every buffer apart; what the plan takes is then its layout.
+    const bool eager = measured.observed[kDevice].has_value();
+    figures.peak_memory_bytes =
+        (eager ? measured.extent : measured.reserved_peak)[kDevice] + report.runtime_bytes;
     figures.live_peak_bytes = measured.live_peak[kDevice];
     report.peak_memory_bytes = std::max(report.peak_memory_bytes, figures.peak_memory_bytes);
     if (!measured.observed[kDevice].has_value()) continue;

@@ -54,7 +54,9 @@ void AppendTimes(const StepReport& report, std::string* text) {
   const TimeSplit<double>& split = *report.split;
   const double whole = split.Total();
   const auto line = [&](std::string_view name, double seconds) {
-    AppendLine(name, HumanSeconds(seconds) + Share(seconds, whole), text);
+    // Below a nanosecond is rounding of sums.
+    const double shown = seconds < 1e-9 ? 0 : seconds;
+    AppendLine(name, HumanSeconds(shown) + Share(shown, whole), text);
   };
   absl::StrAppend(text, "where the time goes, mean over ranks\n");
   line("computing", split.compute);
