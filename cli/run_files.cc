@@ -1,6 +1,8 @@
 #include "cli/run_files.h"
 
+#include <algorithm>
 #include <memory>
+#include <set>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
@@ -50,11 +52,42 @@ class AtomicFileBuffer : public std::streambuf {
   AtomicFile* file_;
 };
 
+// Viewers take a few hundred MB; an event or a memory sample is about 160 bytes.
+constexpr size_t kViewableRecords = 1'000'000;
+
+// What a viewer can open of a long Run: the last recorded step alone, and of that, when it is still
+// too long, one rank of every role.
+ChromeTraceOptions ViewablePart(const RunRecorder& run) {
+  ChromeTraceOptions options;
+  if (run.events().size() + run.samples().size() <= kViewableRecords) return options;
+  int32_t last_step = -1;
+  for (const RunEvent& event : run.events()) last_step = std::max(last_step, event.step);
+  size_t records = 0;
+  int64_t begin_ns = INT64_MAX;
+  std::set<int32_t> recorded;
+  for (const RunEvent& event : run.events()) {
+    if (event.step != last_step) continue;
+    ++records;
+    begin_ns = std::min(begin_ns, event.start_ns);
+    recorded.insert(event.rank);
+  }
+  options.begin_ns = begin_ns;
+  for (const MemorySample& sample : run.samples()) records += sample.time_ns >= begin_ns ? 1 : 0;
+  if (records <= kViewableRecords) return options;
+  std::set<std::string> roles;
+  for (const RunRank& rank : run.metadata().ranks) {
+    if (recorded.contains(rank.rank) && roles.insert(rank.role).second) {
+      options.ranks.push_back(rank.rank);
+    }
+  }
+  return options;
+}
+
 Status WritePerfetto(const RunRecorder& run, const std::string& path) {
   TL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
   AtomicFileBuffer buffer(&file);
   std::ostream stream(&buffer);
-  TL_RETURN_IF_ERROR(WriteChromeTrace(run, {}, stream));
+  TL_RETURN_IF_ERROR(WriteChromeTrace(run, ViewablePart(run), stream));
   return file.Commit();
 }
 

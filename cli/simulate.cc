@@ -62,8 +62,9 @@ class SimulateCommand : public Command {
                      .sentence = "Another cluster of as many GPUs: a catalogue name or a file."},
                     {.name = "perfetto",
                      .value_name = "FILE",
-                     .sentence =
-                         "Also writes the Run as Chrome trace JSON, to open at ui.perfetto.dev."},
+                     .sentence = "Also writes the Run as Chrome trace JSON, to open at "
+                                 "ui.perfetto.dev (of a long one "
+                                 "the last step, and if need be one rank per role)."},
                     {.name = "tide",
                      .value_name = "FILE",
                      .sentence = "Also draws the memory tide of the simulated ranks as SVG."},
