@@ -54,8 +54,8 @@ DeviceSpec A100(const std::string& name, int64_t memory_bytes, double memory_ban
   device.peak_16bit_flops = 312e12;
   device.memory_bandwidth = memory_bandwidth;
   // Five constants fitted to the median times of 824 fp16 products of linear layers that
-  // microsoft/vidur (data/profiling) measured on an A100, m 1..4096, n 1536..27648, k 512..13824: mean
-  // absolute error 7 %, 6 % for m >= 1024.
+  // microsoft/vidur (data/profiling) measured on an A100, m 1..4096, n 1536..27648, k 512..13824:
+  // mean absolute error 7 %, 6 % for m >= 1024.
   device.kernel_overhead_s = 4.4e-6;
   device.gemm_efficiency = 0.84;
   device.half_m = 104;
