@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -191,6 +193,12 @@ class Writer : public RunFileWriter {
 }  // namespace
 
 StatusOr<std::unique_ptr<RunFileWriter>> RunFileWriter::Create(const std::string& path) {
+  // A rename would replace a device, pipe, link or folder by a file.
+  std::error_code error;
+  const std::filesystem::file_status there = std::filesystem::symlink_status(path, error);
+  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
+    return RunError(absl::StrCat("cannot write ", path, ": it is no regular file"));
+  }
   std::string partial = path + ".partial";
   std::FILE* file = std::fopen(partial.c_str(), "wb");
   if (file == nullptr) return WriteError(partial, "create");

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <random>
@@ -351,6 +352,21 @@ TEST(PackedColumns, UseTheFewestBytes) {
   }
   for (const int64_t value : {int64_t{0}, int64_t{-1}, INT64_MIN, INT64_MAX}) {
     EXPECT_EQ(UnZigZag(ZigZag(value)), value);
+  }
+}
+
+// Renaming over one would take it away: a device, a pipe, a link or a folder stays what it is.
+TEST(RunFileTest, RefusesToReplaceWhatIsNoRegularFile) {
+  const std::string folder = testing::TempDir() + "/not_a_run";
+  std::filesystem::create_directories(folder);
+  const std::string link = testing::TempDir() + "/link.tlr";
+  std::filesystem::remove(link);
+  std::filesystem::create_symlink(folder + "/target", link);
+  for (const std::string& path : {folder, link, std::string("/dev/null")}) {
+    const auto writer = RunFileWriter::Create(path);
+    ASSERT_FALSE(writer.ok()) << path;
+    EXPECT_NE(std::string(writer.status().message()).find("no regular file"), std::string::npos);
+    EXPECT_FALSE(std::filesystem::exists(path + ".partial"));
   }
 }
 
