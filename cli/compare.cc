@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -90,6 +91,15 @@ StatusOr<Side> ReadSide(const std::string& path) {
   TL_ASSIGN_OR_RETURN(const bool is_run, IsRunFile(path));
   if (is_run) {
     TL_ASSIGN_OR_RETURN(const auto reader, RunFileReader::Open(path));
+    if (!reader->complete()) {
+      return InputError(
+          absl::StrCat(path, ": the Run is cut off, its end is missing; record it again"));
+    }
+    // Walks every block, so that a damaged one is found by its checksum.
+    TL_RETURN_IF_ERROR(
+        reader->VisitEvents([](std::span<const RunEvent>) { return absl::OkStatus(); }));
+    TL_RETURN_IF_ERROR(
+        reader->VisitSamples([](std::span<const MemorySample>) { return absl::OkStatus(); }));
     return FromMetadata("run", reader->metadata());
   }
   TL_ASSIGN_OR_RETURN(const Plan plan, ReadPlan(path));

@@ -132,6 +132,26 @@ TEST(MainJobTest, InfeasibleGivesTheShortfallAndTheDocument) {
   EXPECT_GT(Real(document, "least_peak_bytes"), 18.0 * 29974540288.0);
 }
 
+TEST(MainJobTest, CompareRefusesDamagedRuns) {
+  const std::string plan = Temporary("compared.json");
+  ASSERT_EQ(PlanSmall(plan, "dp=2").exit_code, 0);
+  const std::string whole = Temporary("whole.tlr");
+  ASSERT_EQ(Tideline({"simulate", plan, "-o", whole}).exit_code, 0);
+  EXPECT_EQ(Tideline({"compare", plan, whole}).exit_code, 0);
+  const std::string bytes = *ReadFile(whole);
+  const std::string damaged = Temporary("damaged.tlr");
+  for (const size_t size : {size_t{6}, size_t{100}, bytes.size() / 2, bytes.size() - 1}) {
+    ASSERT_TRUE(WriteFileAtomically(damaged, bytes.substr(0, size)).ok());
+    EXPECT_EQ(Tideline({"compare", damaged, whole}).exit_code, 5) << size << " bytes";
+  }
+  for (const size_t share : {3, 5, 7}) {
+    std::string flipped = bytes;
+    flipped[bytes.size() * share / 10] ^= 4;
+    ASSERT_TRUE(WriteFileAtomically(damaged, flipped).ok());
+    EXPECT_EQ(Tideline({"compare", damaged, whole}).exit_code, 5) << "bit at " << share << "/10";
+  }
+}
+
 struct BadCase {
   std::vector<std::string> words;
   int exit_code;
