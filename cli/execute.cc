@@ -97,8 +97,7 @@ CheckLevel ReadCheck(const std::string& text) {
 StatusOr<WorkerRequest> MakeRequest(const CommandContext& context, const Plan& plan,
                                     const Program& program) {
   const OptionValues& options = context.options;
-  WorkerRequest request;
-  request.program = Serialize(program);
+  WorkerRequest request = RequestFor(plan, program);
   if (options.Has("data")) request.data_path = options.Text("data");
   request.steps = options.Integer("steps");
   if (options.Has("checkpoint")) request.checkpoint_folder = options.Text("checkpoint");
@@ -107,14 +106,9 @@ StatusOr<WorkerRequest> MakeRequest(const CommandContext& context, const Plan& p
   if (request.resume && request.checkpoint_folder.empty()) {
     return UsageError("--resume needs --checkpoint DIR, the folder to resume from");
   }
-  request.plan_hash = Sha256Hex(PlanToJson(plan));
   request.eager = options.Text("allocator") == "eager";
   request.check = ReadCheck(options.Text("check"));
   TL_RETURN_IF_ERROR(ReadSchedule(options.Text("schedule"), &request));
-  request.devices_per_node = plan.cluster.node.gpus;
-  request.device_memory_bytes =
-      plan.cluster.device.memory_bytes - plan.cluster.device.runtime_reserve_bytes;
-  request.pinned_memory_bytes = plan.cluster.node.host_memory_bytes;
   request.record = !context.output.empty() || options.Has("perfetto");
   return request;
 }
@@ -279,9 +273,10 @@ class ExecuteCommand : public Command {
     program.seed = static_cast<uint64_t>(options.Integer("seed"));
     TL_ASSIGN_OR_RETURN(const WorkerRequest request, MakeRequest(*context, plan, program));
     TL_ASSIGN_OR_RETURN(const std::string worker, FindWorker("tideline-worker-emulated"));
-    Watcher watcher(request.steps, context);
+    const std::unique_ptr<RunObserver> watcher = MakeStepWatcher(request.steps, context);
     RunRecorder recorder;
-    const WorkerHooks hooks{.sink = request.record ? &recorder : nullptr, .observer = &watcher};
+    const WorkerHooks hooks{.sink = request.record ? &recorder : nullptr,
+                            .observer = watcher.get()};
     TL_ASSIGN_OR_RETURN(const RunReport run, RunWorker(worker, request, program, hooks));
     TL_ASSIGN_OR_RETURN(const StepReport report, ExecutedReport(plan, program, run));
     if (request.record) {
@@ -326,6 +321,21 @@ StatusOr<StepReport> ExecutedReport(const Plan& plan, const Program& program,
     SetStepTime(*seconds, plan, flops, &report);
   }
   return report;
+}
+
+WorkerRequest RequestFor(const Plan& plan, const Program& program) {
+  WorkerRequest request;
+  request.program = Serialize(program);
+  request.plan_hash = Sha256Hex(PlanToJson(plan));
+  request.devices_per_node = plan.cluster.node.gpus;
+  request.device_memory_bytes =
+      plan.cluster.device.memory_bytes - plan.cluster.device.runtime_reserve_bytes;
+  request.pinned_memory_bytes = plan.cluster.node.host_memory_bytes;
+  return request;
+}
+
+std::unique_ptr<RunObserver> MakeStepWatcher(int64_t steps, CommandContext* context) {
+  return std::make_unique<Watcher>(steps, context);
 }
 
 std::unique_ptr<Command> MakeExecuteCommand() { return std::make_unique<ExecuteCommand>(); }

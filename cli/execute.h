@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/step_report.h"
 #include "exec/interpreter/run_report.h"
+#include "exec/worker/protocol.h"
 #include "planner/plan/plan.h"
 #include "planner/program/program.h"
 
@@ -16,6 +17,13 @@ std::unique_ptr<Command> MakeExecuteCommand();
 
 // The step figures of an execution: what was reserved and observed, and the measured times.
 StatusOr<StepReport> ExecutedReport(const Plan& plan, const Program& program, const RunReport& run);
+
+// A request to play `program` on emulated devices with the memory of the plan's GPUs; everything
+// else has its default.
+WorkerRequest RequestFor(const Plan& plan, const Program& program);
+
+// Shows steps as progress and notes on stderr. `context` must outlive it.
+std::unique_ptr<RunObserver> MakeStepWatcher(int64_t steps, CommandContext* context);
 
 }  // namespace tideline
 

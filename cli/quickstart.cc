@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -14,7 +15,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "base/sha256.h"
 #include "base/units.h"
 #include "cli/execute.h"
 #include "cli/run_files.h"
@@ -26,7 +26,6 @@
 #include "models/import/load_model.h"
 #include "planner/lowering/lower.h"
 #include "planner/plan/workload.h"
-#include "planner/program/file.h"
 #include "planner/search/search.h"
 
 namespace tideline {
@@ -74,21 +73,6 @@ StatusOr<RankedPlan> FindPlan(CommandContext* context) {
   return std::move(result.candidates[0]);
 }
 
-// Prints each step's loss as it comes.
-class LossPrinter : public RunObserver {
- public:
-  LossPrinter(int64_t steps, CommandContext* context)
-      : context_(context), progress_("training", steps, context->progress()) {}
-  void OnStep(int64_t step, double loss, double) override {
-    progress_.Update(step + 1, absl::StrFormat("loss %.4f", loss));
-  }
-  void OnNote(std::string_view text) override { context_->Note(text); }
-
- private:
-  CommandContext* context_;
-  Progress progress_;
-};
-
 struct Executed {
   RunReport run;
   StepReport report;
@@ -96,21 +80,16 @@ struct Executed {
 
 StatusOr<Executed> Execute(const Plan& plan, const Program& program, int64_t steps, bool observe,
                            RunSink* sink, CommandContext* context) {
-  WorkerRequest request;
-  request.program = Serialize(program);
+  WorkerRequest request = RequestFor(plan, program);
   request.steps = steps;
-  request.plan_hash = Sha256Hex(PlanToJson(plan));
   request.eager = observe;
   if (observe) request.schedule = SchedulePolicy::kSerial;
-  request.devices_per_node = plan.cluster.node.gpus;
-  request.device_memory_bytes = plan.cluster.device.memory_bytes;
-  request.pinned_memory_bytes = plan.cluster.node.host_memory_bytes;
   request.record = sink != nullptr;
   TL_ASSIGN_OR_RETURN(const std::string worker, FindWorker("tideline-worker-emulated"));
-  LossPrinter printer(steps, context);
+  const std::unique_ptr<RunObserver> watcher = MakeStepWatcher(steps, context);
   Executed executed;
-  TL_ASSIGN_OR_RETURN(executed.run,
-                      RunWorker(worker, request, program, {.sink = sink, .observer = &printer}));
+  TL_ASSIGN_OR_RETURN(
+      executed.run, RunWorker(worker, request, program, {.sink = sink, .observer = watcher.get()}));
   TL_ASSIGN_OR_RETURN(executed.report, ExecutedReport(plan, program, executed.run));
   return executed;
 }
