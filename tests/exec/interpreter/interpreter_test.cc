@@ -10,27 +10,12 @@
 #include "gtest/gtest.h"
 #include "planner/program/memory.h"
 #include "tests/exec/interpreter/example_program.h"
+#include "traces/run/run_recorder.h"
 
 namespace tideline {
 namespace {
 
 constexpr std::string_view kText = "the tide rises, the tide falls, the twilight darkens";
-
-class Recorder : public RunSink {
- public:
-  uint32_t Intern(std::string_view name) override {
-    names.emplace_back(name);
-    return static_cast<uint32_t>(names.size()) - 1;
-  }
-  void DeclareLane(int32_t, uint16_t, std::string_view) override { ++lanes; }
-  void Add(const RunEvent& event) override { events.push_back(event); }
-  void Add(const MemorySample& sample) override { samples.push_back(sample); }
-
-  std::vector<std::string> names;
-  int lanes = 0;
-  std::vector<RunEvent> events;
-  std::vector<MemorySample> samples;
-};
 
 class Notes : public RunObserver {
  public:
@@ -124,12 +109,12 @@ TEST(InterpreterTest, TheWitnessAgreesWithTheStaticReplay) {
 
 TEST(InterpreterTest, EventsKeepEveryWaitAndSamplesEndAsTheyBegan) {
   const Program program = ExampleProgram();
-  Recorder recorder;
+  RunRecorder recorder;
   Notes notes;
   const Outcome outcome = Play(program, {.steps = 3}, {}, {.sink = &recorder, .observer = &notes});
   ASSERT_TRUE(outcome.status.ok()) << outcome.status;
   std::map<std::tuple<int, int, uint32_t>, RunEvent> by_place;
-  for (const RunEvent& event : recorder.events) {
+  for (const RunEvent& event : recorder.events()) {
     EXPECT_LE(event.start_ns, event.end_ns);
     by_place[{event.rank, event.step, event.instruction}] = event;
   }
@@ -145,7 +130,7 @@ TEST(InterpreterTest, EventsKeepEveryWaitAndSamplesEndAsTheyBegan) {
         ASSERT_EQ(event == by_place.end(), memory) << rank << " " << step << " " << index;
         if (memory) continue;
         ++timed;
-        EXPECT_EQ(recorder.names[event->second.name], program.names[instruction.name]);
+        EXPECT_EQ(recorder.names()[event->second.name], program.names[instruction.name]);
         for (const uint32_t wait : body.Waits(instruction)) {
           const auto waited = by_place.find({rank, step, wait});
           if (waited == by_place.end()) continue;
@@ -156,11 +141,11 @@ TEST(InterpreterTest, EventsKeepEveryWaitAndSamplesEndAsTheyBegan) {
     }
   }
   EXPECT_GT(waits, 20);
-  EXPECT_EQ(recorder.events.size(), static_cast<size_t>(timed) + 3);  // and the prologues' three
-  EXPECT_EQ(recorder.lanes, 14);
+  EXPECT_EQ(recorder.events().size(), static_cast<size_t>(timed) + 3);  // and the prologues' three
+  EXPECT_EQ(recorder.lanes().size(), 14u);
   // Live bytes of each category end at what persists.
   std::map<std::tuple<int, int, int>, int64_t> live;
-  for (const MemorySample& sample : recorder.samples) {
+  for (const MemorySample& sample : recorder.samples()) {
     EXPECT_GE(sample.live_bytes, 0);
     live[{sample.rank, sample.space, sample.category}] = sample.live_bytes;
   }

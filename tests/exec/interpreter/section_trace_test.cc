@@ -2,19 +2,10 @@
 
 #include "gtest/gtest.h"
 #include "planner/program/builder.h"
+#include "traces/run/run_recorder.h"
 
 namespace tideline {
 namespace {
-
-class Recorder : public RunSink {
- public:
-  uint32_t Intern(std::string_view) override { return 0; }
-  void DeclareLane(int32_t, uint16_t, std::string_view) override {}
-  void Add(const RunEvent& event) override { events.push_back(event); }
-  void Add(const MemorySample& sample) override { samples.push_back(sample); }
-  std::vector<RunEvent> events;
-  std::vector<MemorySample> samples;
-};
 
 // One rank: a receive on its own lane, and on the compute lane (alloc x) make x, use x (after the
 // receive), (free x). A persistent parameter of 100 bytes; x has 40, r (what is received) 8.
@@ -88,19 +79,19 @@ TEST_F(SectionTraceTest, IdleTimeIsChargedToWhatItWaitsFor) {
 }
 
 TEST_F(SectionTraceTest, EventsCarryBytesOfTransfersOnly) {
-  Recorder recorder;
+  RunRecorder recorder;
   Played().EmitEvents(3, 7, {}, recorder);
-  ASSERT_EQ(recorder.events.size(), 3u);
-  EXPECT_EQ(recorder.events[0].instruction, receive_);
-  EXPECT_EQ(recorder.events[0].bytes, 8);
-  EXPECT_EQ(recorder.events[0].rank, 3);
-  EXPECT_EQ(recorder.events[0].step, 7);
-  EXPECT_EQ(recorder.events[1].bytes, 0);
-  EXPECT_EQ(recorder.events[2].start_ns, 65);
+  ASSERT_EQ(recorder.events().size(), 3u);
+  EXPECT_EQ(recorder.events()[0].instruction, receive_);
+  EXPECT_EQ(recorder.events()[0].bytes, 8);
+  EXPECT_EQ(recorder.events()[0].rank, 3);
+  EXPECT_EQ(recorder.events()[0].step, 7);
+  EXPECT_EQ(recorder.events()[1].bytes, 0);
+  EXPECT_EQ(recorder.events()[2].start_ns, 65);
 }
 
 TEST_F(SectionTraceTest, TheTideFollowsAllocsAndFrees) {
-  Recorder recorder;
+  RunRecorder recorder;
   MemoryTide tide(program_.roles[0], 3);
   tide.Play(Played(), &recorder);
   // w 100 from the start; x from 15 (make starts) and r from 40 (the receive starts) until 90.
@@ -114,11 +105,11 @@ TEST_F(SectionTraceTest, TheTideFollowsAllocsAndFrees) {
                                {40, Category::kCommunication, 8},
                                {90, Category::kActivation, 0},
                                {90, Category::kCommunication, 0}};
-  ASSERT_EQ(recorder.samples.size(), std::size(expected));
+  ASSERT_EQ(recorder.samples().size(), std::size(expected));
   for (size_t i = 0; i < std::size(expected); ++i) {
-    EXPECT_EQ(recorder.samples[i].time_ns, expected[i].time_ns) << i;
-    EXPECT_EQ(recorder.samples[i].category, static_cast<uint8_t>(expected[i].category)) << i;
-    EXPECT_EQ(recorder.samples[i].live_bytes, expected[i].live) << i;
+    EXPECT_EQ(recorder.samples()[i].time_ns, expected[i].time_ns) << i;
+    EXPECT_EQ(recorder.samples()[i].category, static_cast<uint8_t>(expected[i].category)) << i;
+    EXPECT_EQ(recorder.samples()[i].live_bytes, expected[i].live) << i;
   }
   EXPECT_EQ(tide.peak(Space::kDevice), 148);
   EXPECT_EQ(tide.peak(Space::kPinnedHost), 0);
