@@ -3,7 +3,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "models/cluster/cluster_text.h"
-#include "planner/plan/workload.h"
 
 namespace tideline {
 
@@ -48,6 +47,15 @@ ClusterSpec TestCluster(int32_t gpus) {
   const auto cluster = ParseCluster(absl::StrCat("emulated:", gpus, "x1GiB"));
   TL_CHECK(cluster.ok(), "the catalogue has emulated devices");
   return *cluster;
+}
+
+Workload TestWorkload(const DecoderConfig& model, int32_t gpus, int64_t global_batch) {
+  WorkloadRequest request;
+  request.seq = 8;
+  request.global_batch = global_batch;
+  const auto workload = MakeWorkload(model, TestCluster(gpus), request);
+  TL_CHECK(workload.ok(), "test models fit their positions");
+  return *workload;
 }
 
 Plan TestPlan(const DecoderConfig& model, TestMesh mesh) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "planner/plan/plan.h"
+#include "planner/plan/workload.h"
 
 namespace tideline {
 
@@ -21,6 +22,9 @@ DecoderConfig TinyOpt();
 
 // One node of `gpus` emulated devices of 1 GiB.
 ClusterSpec TestCluster(int32_t gpus);
+
+// A model to be planned on TestCluster(gpus): fp32, sequence 8.
+Workload TestWorkload(const DecoderConfig& model, int32_t gpus, int64_t global_batch);
 
 struct TestMesh {
   int32_t dp = 1, pp = 1, tp = 1;
