@@ -71,6 +71,7 @@ class Cell {
     if (log_->Touch(index_, false)) data_[index_] = value;
     return *this;
   }
+  // A proxy: what is assigned is the element. NOLINTNEXTLINE(bugprone-unhandled-self-assignment)
   const Cell& operator=(const Cell& other) const { return *this = static_cast<T>(other); }
   const Cell& operator+=(T value) const { return *this = static_cast<T>(*this) + value; }
 

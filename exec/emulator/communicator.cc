@@ -33,7 +33,7 @@ Status Submit(Stream stream, const char* name, uint64_t tag, std::vector<Post> p
   Machine& machine = *device->machine;
   if (!machine.options.limit_memory) device->witness.Touch(ranges);
   if (machine.checks()) {
-    const Status checked = device->checker.Access(stream->checked, name, tag, ranges);
+    Status checked = device->checker.Access(stream->checked, name, tag, ranges);
     if (!checked.ok()) {
       machine.scheduler.Fail(checked);
       return checked;
@@ -43,10 +43,10 @@ Status Submit(Stream stream, const char* name, uint64_t tag, std::vector<Post> p
 }
 
 // Submits one post, or keeps it while a group is open.
-Status Give(Stream stream, const char* name, uint64_t tag, Post post,
+Status Give(Stream stream, const char* name, uint64_t tag, const Post& post,
             std::span<const Range> ranges) {
-  if (!stream->grouping) return Submit(stream, name, tag, {std::move(post)}, ranges);
-  stream->group.push_back(std::move(post));
+  if (!stream->grouping) return Submit(stream, name, tag, {post}, ranges);
+  stream->group.push_back(post);
   stream->group_ranges.insert(stream->group_ranges.end(), ranges.begin(), ranges.end());
   return absl::OkStatus();
 }
@@ -110,7 +110,7 @@ Status EnqueueCollective(Communicator communicator, Stream stream, const char* n
   post.collective = collective;
   post.input = input;
   post.output = output;
-  return Give(stream, name, tag, std::move(post), ranges);
+  return Give(stream, name, tag, post, ranges);
 }
 
 Status Send(Communicator communicator, Stream stream, const char* name, uint64_t tag, int32_t peer,
@@ -121,7 +121,7 @@ Status Send(Communicator communicator, Stream stream, const char* name, uint64_t
   post.name = name;
   post.tag = tag;
   post.input = source;
-  return Message(communicator, stream, std::move(post), peer, {source, bytes, Access::kRead});
+  return Message(communicator, stream, post, peer, {source, bytes, Access::kRead});
 }
 
 Status Receive(Communicator communicator, Stream stream, const char* name, uint64_t tag,
@@ -132,7 +132,7 @@ Status Receive(Communicator communicator, Stream stream, const char* name, uint6
   post.name = name;
   post.tag = tag;
   post.output = destination;
-  return Message(communicator, stream, std::move(post), peer, {destination, bytes, Access::kWrite});
+  return Message(communicator, stream, post, peer, {destination, bytes, Access::kWrite});
 }
 
 Status GroupStart(Stream stream) {

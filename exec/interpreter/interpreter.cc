@@ -121,7 +121,7 @@ class Run {
  private:
   // The error that ended the run: the machine's, since the first one stops everything.
   Status Finding() {
-    const Status machine = RunStatus(GetDevice(machine_, 0));
+    Status machine = RunStatus(GetDevice(machine_, 0));
     if (!machine.ok()) return machine;
     for (const Status& status : statuses_) TL_RETURN_IF_ERROR(status);
     return absl::OkStatus();

@@ -102,7 +102,7 @@ class RankPlayer {
   Status OpenPeer(const Peer& peer, PeerLinks& links);
   Status OpenSection(const Section& section);
   Status OpenMemory();
-  Status ReserveBuffer(uint32_t buffer);
+  Status ReserveBuffer(uint32_t index);
   Status CheckLifetimes(const SectionPlan& plan, const Instruction& instruction);
   Status CheckNothingIsLeft(const SectionPlan& plan) const;
   Status AllocOrFree(const Instruction& instruction, uint32_t index, Stream stream);

@@ -203,7 +203,7 @@ Status WorkerClient::Spawn(const std::string& path) {
 
 Status WorkerClient::Send(const WorkerRequest& request) {
   const PipeSignalGuard guard;
-  const Status status = WriteFrame(to_worker_, FrameType::kRequest, EncodeRequest(request));
+  Status status = WriteFrame(to_worker_, FrameType::kRequest, EncodeRequest(request));
   CloseOnce(to_worker_);
   return status;
 }

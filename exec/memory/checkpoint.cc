@@ -19,6 +19,7 @@
 #include "base/file.h"
 #include "base/sha256.h"
 #include "exec/wire/bytes.h"
+#include "exec/wire/fields.h"
 
 namespace tideline {
 namespace {
@@ -47,35 +48,25 @@ bool IsHalfWritten(std::string_view name) {
   return name.starts_with(kPrefix) && name.find(".checkpoint.tmp-") != std::string_view::npos;
 }
 
+template <typename Wire, IsOrConst<CheckpointHeader> Header>
+void Fields(Wire& wire, Header& header) {
+  wire(header.step, header.graph_hash, header.plan_hash, header.losses);
+  wire.List(header.ranks, 8, [](auto& ranks, auto& buffers) {
+    ranks.List(buffers, 16, [](auto& each, auto& buffer) { each(buffer.name, buffer.bytes); });
+  });
+}
+
 std::string Encode(const CheckpointHeader& header) {
-  ByteWriter writer;
-  writer.Put<int64_t>(header.step);
-  writer.PutText(header.graph_hash);
-  writer.PutText(header.plan_hash);
-  writer.PutVector(header.losses);
-  writer.Put<uint64_t>(header.ranks.size());
-  for (const auto& buffers : header.ranks) {
-    writer.Put<uint64_t>(buffers.size());
-    for (const auto& buffer : buffers) {
-      writer.PutText(buffer.name);
-      writer.Put<int64_t>(buffer.bytes);
-    }
-  }
+  FieldWriter writer;
+  Fields(writer, header);
   return writer.Take();
 }
 
 bool Decode(std::string_view bytes, CheckpointHeader* header) {
-  ByteReader reader(bytes);
-  header->step = reader.Get<int64_t>();
-  header->graph_hash = reader.GetText();
-  header->plan_hash = reader.GetText();
-  header->losses = reader.GetVector<double>();
-  header->ranks.resize(reader.GetCount(8));
-  for (auto& buffers : header->ranks) {
-    buffers.resize(reader.GetCount(16));
-    for (auto& buffer : buffers) {
-      buffer.name = reader.GetText();
-      buffer.bytes = reader.Get<int64_t>();
+  FieldReader reader(bytes);
+  Fields(reader, *header);
+  for (const auto& buffers : header->ranks) {
+    for (const auto& buffer : buffers) {
       if (buffer.bytes < 0) return false;
     }
   }
@@ -161,7 +152,7 @@ StatusOr<CheckpointFolder> CheckpointFolder::Open(const std::string& path, doubl
   }
   TL_ASSIGN_OR_RETURN(const std::vector<std::string> names, Entries(path));
   for (const std::string& name : names) {
-    if (IsHalfWritten(name)) unlink((path + "/" + name).c_str());
+    if (IsHalfWritten(name)) unlink(absl::StrCat(path, "/", name).c_str());
   }
   return folder;
 }

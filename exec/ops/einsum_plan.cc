@@ -93,13 +93,13 @@ int64_t EinsumPlan::Batches() const {
   return count;
 }
 
-StatusOr<EinsumPlan> PlanEinsum(std::string_view text,
+StatusOr<EinsumPlan> PlanEinsum(std::string_view equation,
                                 const std::vector<std::vector<int64_t>>& shapes) {
-  TL_ASSIGN_OR_RETURN(const Equation equation, ParseEquation(text));
-  std::vector<std::string> terms{equation.a, equation.b};
-  if (equation.has_bias) terms.push_back(equation.bias);
-  terms.push_back(equation.c);
-  TL_RETURN_IF_ERROR(CheckExtents(text, terms, shapes));
+  TL_ASSIGN_OR_RETURN(const Equation parsed, ParseEquation(equation));
+  std::vector<std::string> terms{parsed.a, parsed.b};
+  if (parsed.has_bias) terms.push_back(parsed.bias);
+  terms.push_back(parsed.c);
+  TL_RETURN_IF_ERROR(CheckExtents(equation, terms, shapes));
   const auto append = [&](std::vector<EinsumLoop>& loops, const std::string& letters) {
     for (const char letter : letters) {
       Append(loops, {.extent = std::max(ExtentOf(terms[0], shapes[0], letter),
@@ -107,15 +107,15 @@ StatusOr<EinsumPlan> PlanEinsum(std::string_view text,
                      .a = StrideOf(terms[0], shapes[0], letter),
                      .b = StrideOf(terms[1], shapes[1], letter),
                      .c = StrideOf(terms.back(), shapes.back(), letter),
-                     .bias = equation.has_bias ? StrideOf(terms[2], shapes[2], letter) : 0});
+                     .bias = parsed.has_bias ? StrideOf(terms[2], shapes[2], letter) : 0});
     }
   };
   EinsumPlan plan;
   std::vector<EinsumLoop> rows, columns;
-  append(plan.batch, equation.batch);
-  append(rows, equation.m);
-  append(columns, equation.n);
-  append(plan.summed, equation.k);
+  append(plan.batch, parsed.batch);
+  append(rows, parsed.m);
+  append(columns, parsed.n);
+  append(plan.summed, parsed.k);
   const EinsumLoop m = TakeBest(rows);
   const EinsumLoop n = TakeBest(columns);
   plan.batch.insert(plan.batch.end(), rows.begin(), rows.end());

@@ -38,7 +38,7 @@ bool TileAvailable(GemmTile tile);
 
 // C does not overlap A or B. Reads C only when `accumulate`. Threads: may be called from several at
 // once.
-void Gemm(const GemmShape& shape, const float* a, const float* b, float* c, bool accumulate,
+void Gemm(const GemmShape& given, const float* a, const float* b, float* c, bool accumulate,
           GemmTile tile = GemmTile::kBest);
 
 }  // namespace tideline

@@ -2,11 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "exec/wire/bytes.h"
+#include "exec/wire/fields.h"
 
 namespace tideline {
 namespace {
@@ -19,52 +21,109 @@ Status Malformed(const char* what) {
                                  " is malformed; are both programs of one build?"));
 }
 
-void PutSplit(ByteWriter& writer, const TimeSplit<int64_t>& split) {
-  for (const int64_t part :
-       {split.compute, split.host, split.exposed_comm, split.bubble, split.stall}) {
-    writer.Put<int64_t>(part);
-  }
+// ---- Fields of each message, in wire order ----
+
+template <typename Wire, IsOrConst<WorkerRequest> Request>
+void Fields(Wire& wire, Request& request) {
+  wire(request.program, request.data_path, request.steps, request.checkpoint_folder,
+       request.checkpoint_every, request.resume, request.plan_hash, request.eager,
+       request.fast_numerics);
+  wire.Choice(request.check, CheckLevel::kKernels);
+  wire.Choice(request.schedule, SchedulePolicy::kSerial);
+  wire(request.schedule_seed, request.devices_per_node, request.device_memory_bytes,
+       request.pinned_memory_bytes, request.record);
 }
 
-TimeSplit<int64_t> GetSplit(ByteReader& reader) {
-  TimeSplit<int64_t> split;
-  split.compute = reader.Get<int64_t>();
-  split.host = reader.Get<int64_t>();
-  split.exposed_comm = reader.Get<int64_t>();
-  split.bubble = reader.Get<int64_t>();
-  split.stall = reader.Get<int64_t>();
-  return split;
+template <typename Wire, IsOrConst<StepMessage> Step>
+void Fields(Wire& wire, Step& step) {
+  wire(step.step, step.loss, step.seconds);
 }
 
-void PutRank(ByteWriter& writer, const RankReport& rank) {
+template <typename Wire, IsOrConst<LaneMessage> Lane>
+void Fields(Wire& wire, Lane& lane) {
+  wire(lane.rank, lane.lane, lane.name);
+}
+
+constexpr uint64_t kEventBytes = 52;
+
+template <typename Wire, IsOrConst<RunEvent> Event>
+void Fields(Wire& wire, Event& event) {
+  wire(event.rank, event.step, event.instruction, event.lane, event.kind, event.phase, event.name,
+       event.layer, event.micro_batch, event.start_ns, event.end_ns, event.bytes);
+}
+
+constexpr uint64_t kSampleBytes = 22;
+
+template <typename Wire, IsOrConst<MemorySample> Sample>
+void Fields(Wire& wire, Sample& sample) {
+  wire(sample.rank, sample.space, sample.category, sample.time_ns, sample.live_bytes);
+}
+
+constexpr uint64_t kLeastRankBytes = 98;
+
+template <typename Wire, IsOrConst<RankReport> Rank>
+void Fields(Wire& wire, Rank& rank) {
   for (int space = 0; space < kSpaces; ++space) {
-    writer.Put<int64_t>(rank.extent[space]);
-    writer.Put<int64_t>(rank.reserved_peak[space]);
-    writer.Put<int64_t>(rank.live_peak[space]);
-    writer.Put<bool>(rank.observed[space].has_value());
-    if (!rank.observed[space]) continue;
-    writer.Put<int64_t>(rank.observed[space]->peak);
-    for (const int64_t bytes : rank.observed[space]->peak_by_category) writer.Put<int64_t>(bytes);
+    wire(rank.extent[space], rank.reserved_peak[space], rank.live_peak[space]);
+    wire.Optional(rank.observed[space], [](auto& each, auto& observed) {
+      each(observed.peak, observed.peak_by_category);
+    });
   }
-  PutSplit(writer, rank.time_ns);
-  writer.PutVector(rank.step_time_ns);
+  wire(rank.time_ns.compute, rank.time_ns.host, rank.time_ns.exposed_comm, rank.time_ns.bubble,
+       rank.time_ns.stall, rank.step_time_ns);
 }
 
-RankReport GetRank(ByteReader& reader) {
-  RankReport rank;
-  for (int space = 0; space < kSpaces; ++space) {
-    rank.extent[space] = reader.Get<int64_t>();
-    rank.reserved_peak[space] = reader.Get<int64_t>();
-    rank.live_peak[space] = reader.Get<int64_t>();
-    if (!reader.Get<bool>()) continue;
-    ObservedMemory observed;
-    observed.peak = reader.Get<int64_t>();
-    for (int64_t& bytes : observed.peak_by_category) bytes = reader.Get<int64_t>();
-    rank.observed[space] = observed;
-  }
-  rank.time_ns = GetSplit(reader);
-  rank.step_time_ns = reader.GetVector<int64_t>();
-  return rank;
+constexpr uint64_t kTouchedBytes = 17;
+
+template <typename Wire, IsOrConst<TouchedOp> Touched>
+void Fields(Wire& wire, Touched& touched) {
+  wire.Choice(touched.op, Op::kSlice);
+  wire(touched.declared_bytes, touched.touched_bytes);
+}
+
+template <typename Wire, typename Items>
+void ListFields(Wire& wire, Items& items, uint64_t least_bytes) {
+  wire.List(items, least_bytes, [](auto& each, auto& item) { Fields(each, item); });
+}
+
+template <typename Wire, IsOrConst<RunReport> Report>
+void Fields(Wire& wire, Report& report) {
+  wire(report.losses, report.resumed_from_step, report.counted_steps);
+  ListFields(wire, report.ranks, kLeastRankBytes);
+  ListFields(wire, report.touched, kTouchedBytes);
+}
+
+template <typename Message>
+std::string Encode(const Message& message) {
+  FieldWriter writer;
+  Fields(writer, message);
+  return writer.Take();
+}
+
+template <typename Message>
+StatusOr<Message> Decode(const char* what, std::string_view payload) {
+  FieldReader reader(payload);
+  Message message;
+  Fields(reader, message);
+  if (!reader.Finish()) return Malformed(what);
+  return message;
+}
+
+template <typename Item>
+std::string EncodeList(const std::vector<Item>& items, uint64_t item_bytes) {
+  FieldWriter writer;
+  ListFields(writer, items, item_bytes);
+  return writer.Take();
+}
+
+template <typename Item>
+StatusOr<std::vector<Item>> DecodeList(const char* what, std::string_view payload,
+                                       uint64_t item_bytes) {
+  FieldReader reader(payload);
+  std::vector<Item> items;
+  ListFields(reader, items, item_bytes);
+  if (!reader.Finish()) return Malformed(what);
+  return items;
 }
 
 // Reads exactly `size` bytes; fewer when the other side closed.
@@ -85,65 +144,37 @@ StatusOr<size_t> ReadAll(int descriptor, char* bytes, size_t size) {
 // ---- Messages ----
 
 std::string EncodeRequest(const WorkerRequest& request) {
-  ByteWriter writer;
-  writer.Put<uint32_t>(kWorkerProtocolVersion);
-  writer.PutText(request.program);
-  writer.PutText(request.data_path);
-  writer.Put<int64_t>(request.steps);
-  writer.PutText(request.checkpoint_folder);
-  writer.Put<int64_t>(request.checkpoint_every);
-  writer.Put<bool>(request.resume);
-  writer.PutText(request.plan_hash);
-  writer.Put<bool>(request.eager);
-  writer.Put<bool>(request.fast_numerics);
-  writer.Put<uint8_t>(static_cast<uint8_t>(request.check));
-  writer.Put<uint8_t>(static_cast<uint8_t>(request.schedule));
-  writer.Put<uint64_t>(request.schedule_seed);
-  writer.Put<int32_t>(request.devices_per_node);
-  writer.Put<int64_t>(request.device_memory_bytes);
-  writer.Put<int64_t>(request.pinned_memory_bytes);
-  writer.Put<bool>(request.record);
+  FieldWriter writer;
+  writer(kWorkerProtocolVersion);
+  Fields(writer, request);
   return writer.Take();
 }
 
 StatusOr<WorkerRequest> DecodeRequest(std::string_view payload) {
-  ByteReader reader(payload);
-  const uint32_t version = reader.Get<uint32_t>();
+  FieldReader reader(payload);
+  uint32_t version = 0;
+  reader(version);
   if (!reader.ok() || version != kWorkerProtocolVersion) {
     return InputError(absl::StrCat("the request is of protocol version ", version,
                                    ", this worker speaks ", kWorkerProtocolVersion,
                                    "; use programs of one build"));
   }
   WorkerRequest request;
-  request.program = reader.GetText();
-  request.data_path = reader.GetText();
-  request.steps = reader.Get<int64_t>();
-  request.checkpoint_folder = reader.GetText();
-  request.checkpoint_every = reader.Get<int64_t>();
-  request.resume = reader.Get<bool>();
-  request.plan_hash = reader.GetText();
-  request.eager = reader.Get<bool>();
-  request.fast_numerics = reader.Get<bool>();
-  request.check = reader.GetEnum(CheckLevel::kKernels);
-  request.schedule = reader.GetEnum(SchedulePolicy::kSerial);
-  request.schedule_seed = reader.Get<uint64_t>();
-  request.devices_per_node = reader.Get<int32_t>();
-  request.device_memory_bytes = reader.Get<int64_t>();
-  request.pinned_memory_bytes = reader.Get<int64_t>();
-  request.record = reader.Get<bool>();
+  Fields(reader, request);
   if (!reader.Finish()) return Malformed("request");
   return request;
 }
 
 std::string EncodeHello() {
-  ByteWriter writer;
-  writer.Put<uint32_t>(kWorkerProtocolVersion);
+  FieldWriter writer;
+  writer(kWorkerProtocolVersion);
   return writer.Take();
 }
 
 Status CheckHello(std::string_view payload) {
-  ByteReader reader(payload);
-  const uint32_t version = reader.Get<uint32_t>();
+  FieldReader reader(payload);
+  uint32_t version = 0;
+  reader(version);
   if (!reader.Finish()) return Malformed("hello");
   if (version != kWorkerProtocolVersion) {
     return InputError(absl::StrCat("the worker speaks protocol version ", version, ", not ",
@@ -152,150 +183,54 @@ Status CheckHello(std::string_view payload) {
   return absl::OkStatus();
 }
 
-std::string EncodeStep(const StepMessage& step) {
-  ByteWriter writer;
-  writer.Put<int64_t>(step.step);
-  writer.Put<double>(step.loss);
-  writer.Put<double>(step.seconds);
-  return writer.Take();
-}
+std::string EncodeStep(const StepMessage& step) { return Encode(step); }
 
 StatusOr<StepMessage> DecodeStep(std::string_view payload) {
-  ByteReader reader(payload);
-  StepMessage step;
-  step.step = reader.Get<int64_t>();
-  step.loss = reader.Get<double>();
-  step.seconds = reader.Get<double>();
-  if (!reader.Finish() || step.step < 0) return Malformed("step");
+  TL_ASSIGN_OR_RETURN(StepMessage step, Decode<StepMessage>("step", payload));
+  if (step.step < 0) return Malformed("step");
   return step;
 }
 
-std::string EncodeLane(const LaneMessage& lane) {
-  ByteWriter writer;
-  writer.Put<int32_t>(lane.rank);
-  writer.Put<uint16_t>(lane.lane);
-  writer.PutText(lane.name);
-  return writer.Take();
-}
+std::string EncodeLane(const LaneMessage& lane) { return Encode(lane); }
 
 StatusOr<LaneMessage> DecodeLane(std::string_view payload) {
-  ByteReader reader(payload);
-  LaneMessage lane;
-  lane.rank = reader.Get<int32_t>();
-  lane.lane = reader.Get<uint16_t>();
-  lane.name = reader.GetText();
-  if (!reader.Finish() || lane.rank < 0) return Malformed("lane");
+  TL_ASSIGN_OR_RETURN(LaneMessage lane, Decode<LaneMessage>("lane", payload));
+  if (lane.rank < 0) return Malformed("lane");
   return lane;
 }
 
 std::string EncodeEvents(const std::vector<RunEvent>& events) {
-  ByteWriter writer;
-  writer.Put<uint64_t>(events.size());
-  for (const RunEvent& event : events) {
-    writer.Put<int32_t>(event.rank);
-    writer.Put<int32_t>(event.step);
-    writer.Put<uint32_t>(event.instruction);
-    writer.Put<uint16_t>(event.lane);
-    writer.Put<uint8_t>(event.kind);
-    writer.Put<uint8_t>(event.phase);
-    writer.Put<uint32_t>(event.name);
-    writer.Put<int32_t>(event.layer);
-    writer.Put<int32_t>(event.micro_batch);
-    writer.Put<int64_t>(event.start_ns);
-    writer.Put<int64_t>(event.end_ns);
-    writer.Put<int64_t>(event.bytes);
-  }
-  return writer.Take();
+  return EncodeList(events, kEventBytes);
 }
 
 StatusOr<std::vector<RunEvent>> DecodeEvents(std::string_view payload) {
-  constexpr uint64_t kEventBytes = 52;
-  ByteReader reader(payload);
-  std::vector<RunEvent> events(reader.GetCount(kEventBytes));
-  for (RunEvent& event : events) {
-    event.rank = reader.Get<int32_t>();
-    event.step = reader.Get<int32_t>();
-    event.instruction = reader.Get<uint32_t>();
-    event.lane = reader.Get<uint16_t>();
-    event.kind = reader.Get<uint8_t>();
-    event.phase = reader.Get<uint8_t>();
-    event.name = reader.Get<uint32_t>();
-    event.layer = reader.Get<int32_t>();
-    event.micro_batch = reader.Get<int32_t>();
-    event.start_ns = reader.Get<int64_t>();
-    event.end_ns = reader.Get<int64_t>();
-    event.bytes = reader.Get<int64_t>();
+  TL_ASSIGN_OR_RETURN(std::vector<RunEvent> events,
+                      DecodeList<RunEvent>("block of events", payload, kEventBytes));
+  for (const RunEvent& event : events) {
     if (event.rank < 0 || event.end_ns < event.start_ns) return Malformed("event");
   }
-  if (!reader.Finish()) return Malformed("block of events");
   return events;
 }
 
 std::string EncodeSamples(const std::vector<MemorySample>& samples) {
-  ByteWriter writer;
-  writer.Put<uint64_t>(samples.size());
-  for (const MemorySample& sample : samples) {
-    writer.Put<int32_t>(sample.rank);
-    writer.Put<uint8_t>(sample.space);
-    writer.Put<uint8_t>(sample.category);
-    writer.Put<int64_t>(sample.time_ns);
-    writer.Put<int64_t>(sample.live_bytes);
-  }
-  return writer.Take();
+  return EncodeList(samples, kSampleBytes);
 }
 
 StatusOr<std::vector<MemorySample>> DecodeSamples(std::string_view payload) {
-  constexpr uint64_t kSampleBytes = 22;
-  ByteReader reader(payload);
-  std::vector<MemorySample> samples(reader.GetCount(kSampleBytes));
-  for (MemorySample& sample : samples) {
-    sample.rank = reader.Get<int32_t>();
-    sample.space = reader.Get<uint8_t>();
-    sample.category = reader.Get<uint8_t>();
-    sample.time_ns = reader.Get<int64_t>();
-    sample.live_bytes = reader.Get<int64_t>();
+  TL_ASSIGN_OR_RETURN(std::vector<MemorySample> samples,
+                      DecodeList<MemorySample>("block of memory samples", payload, kSampleBytes));
+  for (const MemorySample& sample : samples) {
     if (sample.rank < 0 || sample.space >= kSpaces || sample.category >= kCategories) {
       return Malformed("memory sample");
     }
   }
-  if (!reader.Finish()) return Malformed("block of memory samples");
   return samples;
 }
 
-std::string EncodeReport(const RunReport& report) {
-  ByteWriter writer;
-  writer.PutVector(report.losses);
-  writer.Put<int64_t>(report.resumed_from_step);
-  writer.Put<int64_t>(report.counted_steps);
-  writer.Put<uint64_t>(report.ranks.size());
-  for (const RankReport& rank : report.ranks) PutRank(writer, rank);
-  writer.Put<uint64_t>(report.touched.size());
-  for (const TouchedOp& touched : report.touched) {
-    writer.Put<uint8_t>(static_cast<uint8_t>(touched.op));
-    writer.Put<int64_t>(touched.declared_bytes);
-    writer.Put<int64_t>(touched.touched_bytes);
-  }
-  return writer.Take();
-}
+std::string EncodeReport(const RunReport& report) { return Encode(report); }
 
 StatusOr<RunReport> DecodeReport(std::string_view payload) {
-  constexpr uint64_t kLeastRankBytes = 98;
-  constexpr uint64_t kTouchedBytes = 17;
-  ByteReader reader(payload);
-  RunReport report;
-  report.losses = reader.GetVector<double>();
-  report.resumed_from_step = reader.Get<int64_t>();
-  report.counted_steps = reader.Get<int64_t>();
-  report.ranks.resize(reader.GetCount(kLeastRankBytes));
-  for (RankReport& rank : report.ranks) rank = GetRank(reader);
-  report.touched.resize(reader.GetCount(kTouchedBytes));
-  for (TouchedOp& touched : report.touched) {
-    touched.op = reader.GetEnum(Op::kSlice);
-    touched.declared_bytes = reader.Get<int64_t>();
-    touched.touched_bytes = reader.Get<int64_t>();
-  }
-  if (!reader.Finish()) return Malformed("report");
-  return report;
+  return Decode<RunReport>("report", payload);
 }
 
 std::string EncodeFailure(const Status& status) {
@@ -309,7 +244,7 @@ Status DecodeFailure(std::string_view payload) {
   ByteReader reader(payload);
   const int32_t code = reader.Get<int32_t>();
   const std::string message = reader.GetText();
-  const Status status(static_cast<absl::StatusCode>(code), message);
+  Status status(static_cast<absl::StatusCode>(code), message);
   if (!reader.Finish() || status.ok() || code < 0 || code > 16) return Malformed("failure");
   return status;
 }

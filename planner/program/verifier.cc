@@ -36,7 +36,7 @@ Status VerifyAll(const Program& program, const VerifyOptions& options) {
 }  // namespace
 
 Status Verify(const Program& program, const VerifyOptions& options) {
-  const Status status = VerifyAll(program, options);
+  Status status = VerifyAll(program, options);
   if (status.ok() || options.after_pass.empty()) return status;
   return Annotate(status, Message("after pass ", options.after_pass));
 }
