@@ -1,168 +1,248 @@
 #include "planner/program/live_bound.h"
 
 #include <algorithm>
-#include <boost/graph/adjacency_list.hpp>
-#include <boost/graph/boykov_kolmogorov_max_flow.hpp>
 #include <vector>
 
 namespace tideline {
 namespace {
 
-int64_t WeightOf(const Instruction& instruction, std::span<const int64_t> bytes) {
-  if (instruction.kind == InstructionKind::kAlloc) return bytes[instruction.what];
-  if (instruction.kind == InstructionKind::kFree) return -bytes[instruction.what];
-  return 0;
-}
-
-struct Edge {
-  uint32_t awaited = 0;
-  uint32_t waiting = 0;
+// Frees are numbered per lane, in lane order; a prefix of a lane's frees is their count.
+struct FreeId {
+  uint32_t lane = 0;
+  uint32_t index = 0;
 };
 
-// The waits that nothing else implies, in list order of the waiting instruction.
-std::vector<Edge> NeededWaits(const Section& section, const HappensBefore& order) {
-  std::vector<Edge> edges;
-  for (uint32_t waiting = 0; waiting < section.instructions.size(); ++waiting) {
-    for (const uint32_t awaited : section.Waits(section.instructions[waiting])) {
-      if (order.Needed(section, waiting, awaited)) edges.push_back({awaited, waiting});
-    }
-  }
-  return edges;
-}
-
-// The closure problem of a section: nodes with weights, and for each edge (node, required).
-struct Closure {
-  std::vector<int64_t> weights;
-  std::vector<std::pair<uint32_t, uint32_t>> requires_node;
-};
-
-// Cuts the lanes into segments between needed waits: an instruction that waits starts one, an
-// instruction that is awaited ends one. Within a segment a heaviest downset stops at its start, at
-// its best prefix, or at its end.
-class ClosureBuilder {
+// The frees of one lane that can take bytes. The newest one with bytes left before a given place is
+// found by skipping over full ones, with path halving (Tarjan 1975).
+class LaneFrees {
  public:
-  ClosureBuilder(const Section& section, const HappensBefore& order, size_t lanes,
-                 std::span<const int64_t> bytes)
-      : section_(section), bytes_(bytes), edges_(NeededWaits(section, order)) {
-    const size_t count = section.instructions.size();
-    waits_.resize(count);
-    awaited_.resize(count);
-    last_node_.resize(count);
-    first_node_.resize(count);
-    open_.resize(lanes);
-    newest_.assign(lanes, kNoId);
-    for (const Edge& edge : edges_) {
-      waits_[edge.waiting] = true;
-      awaited_[edge.awaited] = true;
-    }
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  void Add(uint32_t instruction, int64_t bytes) {
+    left_.push_back(bytes);
+    instructions_.push_back(instruction);
+    skip_.push_back(static_cast<uint32_t>(skip_.size()));
+    first_shipment_.push_back(kNone);
   }
 
-  Closure Build() {
-    for (uint32_t index = 0; index < section_.instructions.size(); ++index) {
-      const uint16_t lane = section_.instructions[index].lane;
-      Open& open = open_[lane];
-      if (waits_[index]) Close(lane);
-      if (open.members == 0) open.first = index;
-      ++open.members;
-      open.last = index;
-      open.sum += WeightOf(section_.instructions[index], bytes_);
-      open.best = std::max(open.best, open.sum);
-      if (awaited_[index]) Close(lane);
+  uint32_t size() const { return static_cast<uint32_t>(left_.size()); }
+  uint32_t Instruction(uint32_t index) const { return instructions_[index]; }
+  int64_t left(uint32_t index) const { return left_[index]; }
+  uint32_t& FirstShipment(uint32_t index) { return first_shipment_[index]; }
+
+  void Fill(uint32_t index, int64_t bytes) {
+    left_[index] -= bytes;
+    if (left_[index] == 0) skip_[index + 1] = index;
+  }
+
+  // The newest of the first `count` frees that has bytes left.
+  uint32_t NewestLeft(uint32_t count) {
+    while (count != 0 && skip_[count] != count) {
+      skip_[count] = skip_[skip_[count]];
+      count = skip_[count];
     }
-    for (size_t lane = 0; lane < open_.size(); ++lane) Close(static_cast<uint16_t>(lane));
-    for (const Edge& edge : edges_) {
-      closure_.requires_node.emplace_back(first_node_[edge.waiting], last_node_[edge.awaited]);
-    }
-    return std::move(closure_);
+    return count == 0 ? kNone : count - 1;
   }
 
  private:
-  struct Open {
-    uint32_t members = 0, first = 0, last = 0;
-    int64_t sum = 0, best = 0;
-  };
+  std::vector<int64_t> left_;
+  std::vector<uint32_t> instructions_;
+  std::vector<uint32_t> skip_ = {0};  // per count: the count to look at instead
+  std::vector<uint32_t> first_shipment_;
+};
 
-  uint32_t AddNode(uint16_t lane, int64_t weight) {
-    const uint32_t node = static_cast<uint32_t>(closure_.weights.size());
-    closure_.weights.push_back(weight);
-    if (newest_[lane] != kNoId) closure_.requires_node.emplace_back(node, newest_[lane]);
-    newest_[lane] = node;
-    return node;
+// Ships the bytes of allocs to frees that happen before them, as many as can be shipped at all.
+class Transport {
+ public:
+  Transport(const Section& section, const HappensBefore& order, size_t lanes,
+            std::span<const int64_t> bytes)
+      : section_(section), order_(order), bytes_(bytes), frees_(lanes), frees_until_(lanes) {
+    for (std::vector<uint32_t>& until : frees_until_) until.push_back(0);
+    closed_.assign(lanes, 0);
+    reach_.resize(lanes);
+    scanned_.resize(lanes);
+    steps_.resize(lanes);
   }
 
-  void Close(uint16_t lane) {
-    Open& open = open_[lane];
-    if (open.members == 0) return;
-    const bool prefix_is_better = open.best > std::max<int64_t>(open.sum, 0);
-    const uint32_t first = AddNode(lane, prefix_is_better ? open.best : open.sum);
-    const uint32_t last = prefix_is_better ? AddNode(lane, open.sum - open.best) : first;
-    first_node_[open.first] = first;
-    last_node_[open.last] = last;
-    open = Open();
+  int64_t UnshippedBytes() {
+    int64_t unshipped = 0;
+    for (uint32_t index = 0; index < section_.instructions.size(); ++index) {
+      const Instruction& instruction = section_.instructions[index];
+      if (instruction.kind == InstructionKind::kFree && bytes_[instruction.what] > 0) {
+        frees_[instruction.lane].Add(index, bytes_[instruction.what]);
+      }
+      frees_until_[instruction.lane].push_back(frees_[instruction.lane].size());
+      if (instruction.kind == InstructionKind::kAlloc && bytes_[instruction.what] > 0) {
+        unshipped += bytes_[instruction.what] - Ship(index, bytes_[instruction.what]);
+      }
+    }
+    return unshipped;
+  }
+
+ private:
+  static constexpr uint32_t kNone = LaneFrees::kNone;
+
+  struct Shipment {
+    uint32_t alloc = 0;
+    int64_t bytes = 0;
+    uint32_t next = kNone;  // of the same free
+  };
+  // The reach on a lane grew to `until`: the shipment's alloc comes after those frees and has bytes
+  // in `from`, which was in reach before. No shipment: the alloc that is shipped comes after them.
+  struct Step {
+    uint32_t until = 0;
+    uint32_t shipment = kNone;
+    FreeId from;
+  };
+
+  struct Range {
+    uint32_t begin = 0, end = 0;
+  };
+
+  // How many frees of `lane` happen before `alloc`.
+  uint32_t FreesBefore(uint32_t alloc, uint32_t lane) const {
+    return frees_until_[lane][order_.Seen(alloc, static_cast<uint16_t>(lane))];
+  }
+
+  int64_t Ship(uint32_t alloc, int64_t bytes) {
+    StartSearch(alloc);
+    int64_t shipped = 0;
+    while (shipped < bytes) {
+      const FreeId target = NewestInReach();
+      if (target.index != kNone) {
+        shipped += ShipAlong(alloc, target, bytes - shipped);
+      } else if (!ScanOne()) {
+        // Nothing in reach has bytes left, nor will what comes later give it any.
+        for (size_t lane = 0; lane < frees_.size(); ++lane) {
+          closed_[lane] = std::max(closed_[lane], reach_[lane]);
+        }
+        break;
+      }
+    }
+    return shipped;
+  }
+
+  void StartSearch(uint32_t alloc) {
+    for (uint32_t lane = 0; lane < frees_.size(); ++lane) {
+      reach_[lane] = FreesBefore(alloc, lane);
+      scanned_[lane] = {reach_[lane], reach_[lane]};
+      steps_[lane].assign(1, {.until = reach_[lane], .shipment = kNone, .from = {}});
+    }
+  }
+
+  FreeId NewestInReach() {
+    FreeId newest{0, kNone};
+    for (uint32_t lane = 0; lane < frees_.size(); ++lane) {
+      const uint32_t index = frees_[lane].NewestLeft(reach_[lane]);
+      if (index == kNone) continue;
+      if (newest.index == kNone ||
+          frees_[lane].Instruction(index) > frees_[newest.lane].Instruction(newest.index)) {
+        newest = {lane, index};
+      }
+    }
+    return newest;
+  }
+
+  // Looks at the newest free in reach that was not looked at: whoever shipped into it may ship
+  // elsewhere instead, so what comes before that alloc is in reach too. False when none is left.
+  bool ScanOne() {
+    FreeId next{0, kNone};
+    for (uint32_t lane = 0; lane < frees_.size(); ++lane) {
+      Range& scanned = scanned_[lane];
+      uint32_t index = kNone;
+      if (scanned.end < reach_[lane]) {
+        index = reach_[lane] - 1;
+      } else if (scanned.begin > closed_[lane]) {
+        index = scanned.begin - 1;
+      }
+      if (index == kNone) continue;
+      if (next.index == kNone ||
+          frees_[lane].Instruction(index) > frees_[next.lane].Instruction(next.index)) {
+        next = {lane, index};
+      }
+    }
+    if (next.index == kNone) return false;
+    Range& scanned = scanned_[next.lane];
+    if (scanned.end < reach_[next.lane]) {
+      // All of the new part at once: it is short, and ranges stay ranges.
+      const uint32_t end = reach_[next.lane];
+      const uint32_t begin = std::max(scanned.end, closed_[next.lane]);
+      scanned.end = end;
+      for (uint32_t index = end; index-- > begin;) Scan({next.lane, index});
+    } else {
+      --scanned.begin;
+      Scan(next);
+    }
+    return true;
+  }
+
+  void Scan(FreeId free) {
+    uint32_t shipment = frees_[free.lane].FirstShipment(free.index);
+    for (; shipment != kNone; shipment = shipments_[shipment].next) {
+      if (shipments_[shipment].bytes == 0) continue;
+      for (uint32_t lane = 0; lane < frees_.size(); ++lane) {
+        const uint32_t until = FreesBefore(shipments_[shipment].alloc, lane);
+        if (until <= reach_[lane]) continue;
+        reach_[lane] = until;
+        steps_[lane].push_back({until, shipment, free});
+      }
+    }
+  }
+
+  const Step& StepTo(FreeId free) const {
+    const std::vector<Step>& steps = steps_[free.lane];
+    return *std::upper_bound(steps.begin(), steps.end(), free.index,
+                             [](uint32_t index, const Step& step) { return index < step.until; });
+  }
+
+  // Ships up to `most` bytes of `alloc` so that `target` takes them: along the steps, each alloc
+  // moves bytes from the free through which it was reached to the next one.
+  int64_t ShipAlong(uint32_t alloc, FreeId target, int64_t most) {
+    int64_t bytes = std::min(most, frees_[target.lane].left(target.index));
+    for (FreeId at = target; StepTo(at).shipment != kNone; at = StepTo(at).from) {
+      bytes = std::min(bytes, shipments_[StepTo(at).shipment].bytes);
+    }
+    if (bytes == 0) {
+      // An earlier round used up a shipment that these steps rest on.
+      StartSearch(alloc);
+      return 0;
+    }
+    frees_[target.lane].Fill(target.index, bytes);
+    FreeId at = target;
+    for (; StepTo(at).shipment != kNone; at = StepTo(at).from) {
+      Shipment& moved = shipments_[StepTo(at).shipment];
+      moved.bytes -= bytes;
+      const uint32_t mover = moved.alloc;
+      AddShipment(at, mover, bytes);
+    }
+    AddShipment(at, alloc, bytes);
+    return bytes;
+  }
+
+  void AddShipment(FreeId to, uint32_t alloc, int64_t bytes) {
+    uint32_t& first = frees_[to.lane].FirstShipment(to.index);
+    shipments_.push_back({alloc, bytes, first});
+    first = static_cast<uint32_t>(shipments_.size() - 1);
   }
 
   const Section& section_;
+  const HappensBefore& order_;
   std::span<const int64_t> bytes_;
-  const std::vector<Edge> edges_;
-  std::vector<char> waits_, awaited_;
-  std::vector<uint32_t> first_node_, last_node_;  // of the segment that begins, ends there
-  std::vector<Open> open_;                        // per lane
-  std::vector<uint32_t> newest_;                  // per lane, its newest node
-  Closure closure_;
+  std::vector<LaneFrees> frees_;                    // per lane
+  std::vector<std::vector<uint32_t>> frees_until_;  // [lane][position]: frees before it
+  std::vector<Shipment> shipments_;
+  std::vector<uint32_t> closed_;  // per lane: these first frees are full and stay so
+  // Of one search, per lane: frees in reach, those looked at, and how the reach grew.
+  std::vector<uint32_t> reach_;
+  std::vector<Range> scanned_;
+  std::vector<std::vector<Step>> steps_;
 };
-
-using Traits = boost::adjacency_list_traits<boost::vecS, boost::vecS, boost::directedS>;
-using FlowGraph = boost::adjacency_list<
-    boost::vecS, boost::vecS, boost::directedS, boost::no_property,
-    boost::property<
-        boost::edge_capacity_t, int64_t,
-        boost::property<boost::edge_residual_capacity_t, int64_t,
-                        boost::property<boost::edge_reverse_t, Traits::edge_descriptor>>>>;
-
-void AddFlowEdge(FlowGraph& graph, size_t from, size_t to, int64_t capacity) {
-  const auto there = boost::add_edge(from, to, graph).first;
-  const auto back = boost::add_edge(to, from, graph).first;
-  boost::put(boost::edge_capacity, graph, there, capacity);
-  boost::put(boost::edge_capacity, graph, back, 0);
-  boost::put(boost::edge_reverse, graph, there, back);
-  boost::put(boost::edge_reverse, graph, back, there);
-}
-
-// The largest weight of a set of nodes that holds what its nodes require: the positive weights less
-// the minimum cut between them and the negative ones.
-int64_t MaximumClosure(const Closure& closure) {
-  const size_t nodes = closure.weights.size();
-  const size_t source = nodes, sink = nodes + 1;
-  FlowGraph graph(nodes + 2);
-  int64_t positive = 0;
-  for (size_t node = 0; node < nodes; ++node) {
-    const int64_t weight = closure.weights[node];
-    if (weight > 0) {
-      positive += weight;
-      AddFlowEdge(graph, source, node, weight);
-    } else if (weight < 0) {
-      AddFlowEdge(graph, node, sink, -weight);
-    }
-  }
-  for (const auto& [node, required] : closure.requires_node) {
-    AddFlowEdge(graph, node, required, INT64_MAX / 4);
-  }
-  std::vector<Traits::edge_descriptor> predecessor(nodes + 2);
-  std::vector<boost::default_color_type> color(nodes + 2);
-  std::vector<int64_t> distance(nodes + 2);
-  const int64_t flow = boost::boykov_kolmogorov_max_flow(
-      graph, boost::get(boost::edge_capacity, graph),
-      boost::get(boost::edge_residual_capacity, graph), boost::get(boost::edge_reverse, graph),
-      predecessor.data(), color.data(), distance.data(), boost::get(boost::vertex_index, graph),
-      source, sink);
-  return positive - flow;
-}
 
 }  // namespace
 
 int64_t LiveBound(const Section& section, const HappensBefore& order, size_t lanes,
                   std::span<const int64_t> bytes) {
-  return MaximumClosure(ClosureBuilder(section, order, lanes, bytes).Build());
+  return Transport(section, order, lanes, bytes).UnshippedBytes();
 }
 
 }  // namespace tideline

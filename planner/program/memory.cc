@@ -94,19 +94,6 @@ SectionRecords CollectRecords(const Role& role, const Section& section, const Ha
 // Buffers of one section beyond which a layout is searched less hard.
 constexpr size_t kLongList = 4000;
 
-// Most bytes alive at once when the list is replayed in order.
-int64_t SerialPeak(const Section& section, std::span<const int64_t> bytes) {
-  int64_t live = 0;
-  int64_t peak = 0;
-  for (const Instruction& instruction : section.instructions) {
-    if (!IsMark(instruction)) continue;
-    const int64_t size = bytes[instruction.what];
-    live += instruction.kind == InstructionKind::kAlloc ? size : -size;
-    peak = std::max(peak, live);
-  }
-  return peak;
-}
-
 void LayOutSpace(Role& role, Space space) {
   int64_t persistent_end = 0;
   for (Buffer& buffer : role.buffers) {
@@ -123,16 +110,14 @@ void LayOutSpace(Role& role, Space space) {
     const SectionRecords records = CollectRecords(role, *section, order, space, aligned);
     if (records.buffers.empty()) continue;
     const LayoutRegion region{.begin = persistent_end};
-    // No layout is below what list order needs. The exact bound, and more rules, are worth their
-    // cost only where that is not nearly met, and only of lists that are not too long: there a few
-    // percent are let go.
+    // More rules are worth their cost only where the first does not nearly meet the bound, and only
+    // of lists that are not too long: there a few percent are let go.
     const bool is_long = records.buffers.size() > kLongList;
-    const int64_t serial = SerialPeak(*section, aligned);
+    const int64_t target = LiveBound(*section, order, role.lanes.size(), aligned);
     QuickLayoutResult quick =
-        QuickLayout(records.layout, {&region, 1}, serial, is_long ? 4 : 1, is_long ? 3 : 1);
+        QuickLayout(records.layout, {&region, 1}, target, is_long ? 4 : 1, is_long ? 3 : 1);
     LayoutResult result = std::move(quick.result);
     if (!quick.met && !is_long) {
-      const int64_t target = LiveBound(*section, order, role.lanes.size(), aligned);
       LayoutResult searched = Layout(records.layout, {&region, 1}, target);
       if (searched.extent < result.extent) result = std::move(searched);
     }
