@@ -1,7 +1,6 @@
 // Draws the memory tide of a Run file: draw_tide RUN.tlr PICTURE.svg [RANK...]
 //
-// One panel per rank with device memory, or those ranks that are named (at most eight).
-#include <algorithm>
+// One panel for all ranks that look alike, or one for each rank that is named.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -10,12 +9,11 @@
 #include "base/file.h"
 #include "traces/run/run_file_reader.h"
 #include "traces/tide/tide.h"
+#include "traces/tide/tide_panels.h"
 #include "traces/tide/tide_svg.h"
 
 namespace tideline {
 namespace {
-
-constexpr size_t kMostPanels = 8;
 
 Status Draw(const std::string& run_path, const std::string& picture_path,
             const std::vector<int32_t>& ranks) {
@@ -23,16 +21,14 @@ Status Draw(const std::string& run_path, const std::string& picture_path,
   TL_ASSIGN_OR_RETURN(const Tide tide, BuildTide(*run));
   std::vector<TideCurve> curves;
   for (const TideCurve& curve : tide.curves) {
-    const bool wanted = ranks.empty() || std::count(ranks.begin(), ranks.end(), curve.rank) > 0;
-    if (!wanted || curve.space != 0 || curves.size() == kMostPanels) continue;
-    curves.push_back(curve);
-    for (const RunRank& rank : run->metadata().ranks) {
-      if (rank.rank == curve.rank && !rank.role.empty()) curves.back().name += ", " + rank.role;
-    }
+    if (curve.space == 0) curves.push_back(curve);
   }
+  const std::vector<TidePanel> panels = ranks.empty()
+                                            ? DistinctPanels(curves, run->metadata(), {})
+                                            : ChosenPanels(curves, run->metadata(), {}, ranks);
   const std::string& title = run->metadata().title;
   return WriteFileAtomically(
-      picture_path, DrawTideSvg(curves, tide.categories,
+      picture_path, DrawTideSvg(panels, tide.categories,
                                 {.title = title.empty() ? "Memory tide" : title,
                                  .subtitle = "live device memory, " + run->metadata().source}));
 }

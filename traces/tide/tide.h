@@ -33,6 +33,12 @@ struct TideCurve {
   std::vector<MemorySample> samples;  // by time, stable
 };
 
+// One panel of a picture: a curve under a name. The curve must outlive it.
+struct TidePanel {
+  const TideCurve* curve = nullptr;
+  std::string name;
+};
+
 struct Tide {
   std::vector<std::string> categories;  // names; a number beyond them is named by its number
   std::vector<TideCurve> curves;        // by rank, then space

@@ -95,12 +95,13 @@ double Step(double range, int most) {
 
 class Picture {
  public:
-  Picture(std::span<const TideCurve> curves, const std::vector<std::string>& categories,
+  Picture(std::span<const TidePanel> panels, const std::vector<std::string>& categories,
           const TideSvgOptions& options)
-      : curves_(curves), categories_(categories), options_(options) {
+      : panels_(panels), categories_(categories), options_(options) {
     plot_width_ = std::max(100, options.width - kLeft - kRight);
     double highest = 1;
-    for (const TideCurve& curve : curves) {
+    for (const TidePanel& panel : panels) {
+      const TideCurve& curve = *panel.curve;
       peaks_.push_back(Peak(curve));
       highest = std::max(highest, static_cast<double>(peaks_.back().total_bytes));
       const std::vector<int64_t> maxima = CategoryMaxima(curve);
@@ -110,15 +111,15 @@ class Picture {
       span_ns_ = std::max(1.0, static_cast<double>(curve.end_ns) - begin_ns_);
     }
     // The capacity belongs in the picture unless it would flatten the tide to a line.
-    for (const TideCurve& curve : curves) {
-      const auto capacity = static_cast<double>(curve.capacity_bytes);
+    for (const TidePanel& panel : panels) {
+      const auto capacity = static_cast<double>(panel.curve->capacity_bytes);
       if (capacity <= 4 * highest) top_bytes_ = std::max(top_bytes_, capacity);
     }
     top_bytes_ = std::max(top_bytes_, highest) * 1.06;
   }
 
   std::string Draw() {
-    const int panels = std::max<int>(1, static_cast<int>(curves_.size()));
+    const int panels = std::max<int>(1, static_cast<int>(panels_.size()));
     const int height = kTop + panels * (options_.panel_height + kGap) - kGap + kBottom;
     absl::StrAppend(&svg_, R"(<svg xmlns="http://www.w3.org/2000/svg" width=")", options_.width,
                     R"(" height=")", height, R"(" viewBox="0 0 )", options_.width, " ", height,
@@ -127,13 +128,13 @@ class Picture {
     Text(kLeft, 28, options_.title, 18, "#1a1a1a", "start", "font-weight=\"600\"");
     Text(kLeft, 47, options_.subtitle, 12.5, "#555555", "start");
     Legend();
-    if (curves_.empty()) {
+    if (panels_.empty()) {
       Text(kLeft, kTop + 40, "The run has no memory samples.", 13, "#555555", "start");
     }
-    for (size_t i = 0; i < curves_.size(); ++i) {
-      Panel(curves_[i], peaks_[i], kTop + static_cast<int>(i) * (options_.panel_height + kGap));
+    for (size_t i = 0; i < panels_.size(); ++i) {
+      Panel(panels_[i], peaks_[i], kTop + static_cast<int>(i) * (options_.panel_height + kGap));
     }
-    if (!curves_.empty()) TimeAxis(height - kBottom);
+    if (!panels_.empty()) TimeAxis(height - kBottom);
     svg_ += "</svg>\n";
     return std::move(svg_);
   }
@@ -203,9 +204,10 @@ class Picture {
                     kColours[category % kColours.size()], "\"/>\n");
   }
 
-  void Panel(const TideCurve& curve, const TideSplit& peak, int top) {
+  void Panel(const TidePanel& panel, const TideSplit& peak, int top) {
+    const TideCurve& curve = *panel.curve;
     const double right = kLeft + plot_width_;
-    Text(kLeft, top - 8, curve.name, 12.5, "#1a1a1a", "start", "font-weight=\"600\"");
+    Text(kLeft, top - 8, panel.name, 12.5, "#1a1a1a", "start", "font-weight=\"600\"");
     Grid(top);
     const std::vector<TideSplit> points = Resample(curve, std::max(1, options_.points));
     for (size_t category = points[0].by_category.size(); category-- > 0;) {
@@ -247,7 +249,7 @@ class Picture {
          "middle");
   }
 
-  std::span<const TideCurve> curves_;
+  std::span<const TidePanel> panels_;
   const std::vector<std::string>& categories_;
   const TideSvgOptions& options_;
   int plot_width_ = 0;
@@ -261,9 +263,9 @@ class Picture {
 
 }  // namespace
 
-std::string DrawTideSvg(std::span<const TideCurve> curves,
+std::string DrawTideSvg(std::span<const TidePanel> panels,
                         const std::vector<std::string>& categories, const TideSvgOptions& options) {
-  return Picture(curves, categories, options).Draw();
+  return Picture(panels, categories, options).Draw();
 }
 
 }  // namespace tideline

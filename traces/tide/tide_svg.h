@@ -1,6 +1,7 @@
-// A picture of the memory tide: one panel per curve with the categories stacked, the capacity line,
-// and the peak marked, as an SVG document (light theme). Pure text out of numbers: equal curves
-// give equal bytes. Colours are Paul Tol's light scheme, told apart by colour-blind eyes.
+// A picture of the memory tide: panels one below the other with the categories stacked, the
+// capacity line, and the peak marked, as an SVG document (light theme). Pure text out of numbers:
+// equal curves give equal bytes. Colours are Paul Tol's light scheme, told apart by colour-blind
+// eyes.
 #ifndef TIDELINE_TRACES_TIDE_TIDE_SVG_H_
 #define TIDELINE_TRACES_TIDE_TIDE_SVG_H_
 
@@ -20,9 +21,9 @@ struct TideSvgOptions {
   int points = 400;           // columns a curve is resampled to
 };
 
-// All curves share the time axis and, so that ranks can be compared, the height of the scale.
-// No curves gives a picture that says so.
-std::string DrawTideSvg(std::span<const TideCurve> curves,
+// All panels share the time axis and, so that ranks can be compared, the height of the scale.
+// No panels gives a picture that says so.
+std::string DrawTideSvg(std::span<const TidePanel> panels,
                         const std::vector<std::string>& categories, const TideSvgOptions& options);
 
 }  // namespace tideline

@@ -138,8 +138,8 @@ TEST(TideSvg, DrawsBandsCapacityPeakAndAxes) {
                            Sample(20'000'000, 2, 0), Sample(40'000'000, 0, 600 << 20)});
   curve.name = "rank 0 <device> & more";
   curve.capacity_bytes = int64_t{1} << 30;
-  const std::string svg =
-      DrawTideSvg(std::vector<TideCurve>{curve}, {"parameter", "gradient", "activation"}, {});
+  const std::string svg = DrawTideSvg(std::vector<TidePanel>{{&curve, curve.name}},
+                                      {"parameter", "gradient", "activation"}, {});
   EXPECT_EQ(Count(svg, "<path"), 2u);  // the gradient band is never there
   EXPECT_NE(svg.find(">parameter<"), std::string::npos);
   EXPECT_EQ(svg.find(">gradient<"), std::string::npos);
@@ -148,15 +148,16 @@ TEST(TideSvg, DrawsBandsCapacityPeakAndAxes) {
   EXPECT_NE(svg.find(">10 ms<"), std::string::npos);
   EXPECT_NE(svg.find("rank 0 &lt;device&gt; &amp; more"), std::string::npos);
   EXPECT_EQ(svg.find("nan"), std::string::npos);
-  EXPECT_EQ(
-      svg, DrawTideSvg(std::vector<TideCurve>{curve}, {"parameter", "gradient", "activation"}, {}));
+  EXPECT_EQ(svg, DrawTideSvg(std::vector<TidePanel>{{&curve, curve.name}},
+                             {"parameter", "gradient", "activation"}, {}));
 }
 
 // A capacity far above the tide is written beside it and does not flatten it.
 TEST(TideSvg, KeepsTheTideVisibleUnderAVastCapacity) {
   TideCurve curve = Curve({Sample(0, 0, 1 << 20), Sample(1000, 0, 2 << 20)});
   curve.capacity_bytes = int64_t{80} << 30;
-  const std::string svg = DrawTideSvg(std::vector<TideCurve>{curve}, {"parameter"}, {});
+  const std::string svg =
+      DrawTideSvg(std::vector<TidePanel>{{&curve, curve.name}}, {"parameter"}, {});
   EXPECT_NE(svg.find(">capacity 80 GiB<"), std::string::npos);
   EXPECT_EQ(svg.find("stroke=\"#C00000\""), std::string::npos);
   EXPECT_NE(svg.find(">2 MiB<"), std::string::npos);
@@ -164,7 +165,8 @@ TEST(TideSvg, KeepsTheTideVisibleUnderAVastCapacity) {
 
 TEST(TideSvg, DrawsNothingAndOneInstant) {
   EXPECT_NE(DrawTideSvg({}, {}, {}).find("no memory samples"), std::string::npos);
-  const std::string instant = DrawTideSvg(std::vector<TideCurve>{Curve({Sample(7, 0, 5)})}, {}, {});
+  const TideCurve curve = Curve({Sample(7, 0, 5)});
+  const std::string instant = DrawTideSvg(std::vector<TidePanel>{{&curve, "one"}}, {}, {});
   EXPECT_NE(instant.find("peak 5 B"), std::string::npos);
   EXPECT_EQ(instant.find("nan"), std::string::npos);
   EXPECT_EQ(instant.find("inf"), std::string::npos);
