@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/options.h"
@@ -25,6 +26,12 @@ struct ArgumentRecord {
   bool repeated = false;
 };
 
+// A titled list of a help page: names with a sentence or a few words each.
+struct HelpSection {
+  std::string title;  // "Clusters"
+  std::vector<std::pair<std::string, std::string>> rows;
+};
+
 struct CommandInfo {
   std::string name;                   // "profile"
   std::string summary;                // one line for the list of verbs, without a full stop
@@ -32,9 +39,10 @@ struct CommandInfo {
   std::vector<std::string> examples;  // whole command lines, starting with "tideline"
   std::vector<ArgumentRecord> arguments = {};
   std::vector<OptionRecord> options = {};
+  std::vector<HelpSection> sections = {};  // what arguments and options may hold
   // What -o writes, as a sentence. A verb that sets `writes_output_itself` reads
   // CommandContext::output; for all others -o receives the result in place of stdout.
-  std::string output_sentence = "Writes the result to FILE in place of stdout.";
+  std::string output_sentence = "Writes the result to FILE in place of stdout; - is stdout.";
   bool writes_output_itself = false;
 };
 
@@ -53,6 +61,8 @@ struct CommandContext {
   void Print(std::string_view text) { result += text; }
   // A line on stderr, unless quiet.
   void Note(std::string_view text) const;
+  // "wrote PATH (SIZE)": said of every file a verb has written.
+  void NoteWritten(const std::string& path) const;
   ProgressOptions progress() const { return StderrProgress(quiet, color); }
 
   std::string result;

@@ -1,6 +1,8 @@
 #include "cli/compare.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -26,7 +28,7 @@
 namespace tideline {
 namespace {
 
-enum class Unit { kSeconds, kBytes, kNumber };
+enum class Unit { kSeconds, kBytes, kCount, kTeraflops, kShare };
 
 struct FigureRow {
   const char* key;
@@ -42,11 +44,14 @@ constexpr std::array<FigureRow, 10> kFigures = {{
     {"exposed_comm_s", "  exposed communication", Unit::kSeconds, true},
     {"bubble_s", "  pipeline bubble", Unit::kSeconds, true},
     {"stall_s", "  other stalls", Unit::kSeconds, true},
-    {"tokens_per_s", "tokens per second", Unit::kNumber, false},
-    {"tflops_per_gpu", "model TFLOP/s per GPU", Unit::kNumber, false},
-    {"mfu", "share of peak", Unit::kNumber, false},
+    {"tokens_per_s", "tokens per second", Unit::kCount, false},
+    {"tflops_per_gpu", "model FLOP/s per GPU", Unit::kTeraflops, false},
+    {"mfu", "share of peak", Unit::kShare, false},
     {"peak_memory_bytes", "peak memory", Unit::kBytes, false},
 }};
+
+constexpr double kRounding = 1e-9;  // of a figure
+constexpr double kShortest = 1e-9;  // seconds; what is shorter is rounding of sums
 
 // One of the two: a plan with its simulation, or a recorded Run.
 struct Side {
@@ -54,13 +59,15 @@ struct Side {
   std::string title;
   std::map<std::string, std::string> decisions;  // plans only
   std::map<std::string, double> metrics;
+  bool emulated = false;  // executed on emulated GPUs
 };
 
 Side FromMetadata(const std::string& kind, const RunMetadata& metadata) {
   return {.kind = absl::StrCat(kind, ", ", metadata.source),
           .title = metadata.title,
           .decisions = {},
-          .metrics = metadata.metrics};
+          .metrics = metadata.metrics,
+          .emulated = metadata.source == "emulated"};
 }
 
 std::map<std::string, std::string> DecisionsOf(const Plan& plan) {
@@ -117,18 +124,33 @@ std::optional<double> Metric(const Side& side, const char* key) {
   return found->second;
 }
 
-std::string Show(const std::optional<double>& value, Unit unit) {
+// `difference`: of two values, with its sign; shares then differ by percentage points.
+std::string Show(const std::optional<double>& value, Unit unit, bool difference) {
   if (!value.has_value()) return "-";
-  const std::string sign = *value < 0 ? "-" : "";
-  const double size = *value < 0 ? -*value : *value;
-  if (unit == Unit::kSeconds) return sign + HumanSeconds(size);
-  if (unit == Unit::kBytes) return sign + HumanBytes(size);
-  return absl::StrFormat("%.4g", *value);
+  double size = std::fabs(*value);
+  if (unit == Unit::kSeconds && size < kShortest) size = 0;
+  const std::string sign = size == 0 || !difference ? "" : *value < 0 ? "-" : "+";
+  switch (unit) {
+    case Unit::kSeconds:
+      return sign + HumanSeconds(size);
+    case Unit::kBytes:
+      return sign + HumanBytes(size);
+    case Unit::kCount:
+      return sign + HumanCount(size);
+    case Unit::kTeraflops:
+      return sign + HumanFlopsPerSecond(size * 1e12);
+    case Unit::kShare:
+      break;
+  }
+  return absl::StrFormat(difference ? "%s%.1f points" : "%s%.1f %%", sign, 100 * size);
 }
 
 std::optional<double> Difference(const std::optional<double>& a, const std::optional<double>& b) {
   if (!a.has_value() || !b.has_value()) return std::nullopt;
-  return *b - *a;
+  const double difference = *b - *a;
+  // Times of equal plans differ by the rounding of a clock that did not start at 0.
+  const double rounding = kRounding * std::max(std::fabs(*a), std::fabs(*b));
+  return std::fabs(difference) <= rounding ? 0 : difference;
 }
 
 // The mean step's difference: what the classes add up to.
@@ -138,7 +160,7 @@ double StepGap(const Side& a, const Side& b) {
     if (!figure.part_of_step) continue;
     gap += Difference(Metric(a, figure.key), Metric(b, figure.key)).value_or(0);
   }
-  return gap;
+  return std::fabs(gap) < kShortest ? 0 : gap;
 }
 
 // Names of decisions that differ; only where both sides are plans.
@@ -172,10 +194,17 @@ std::string Text(const Side& a, const Side& b) {
     if (figure.part_of_step && difference.has_value() && gap != 0) {
       share = absl::StrFormat("%.1f %%", 100 * *difference / gap);
     }
-    rows.push_back({figure.text, Show(before, figure.unit), Show(after, figure.unit),
-                    Show(difference, figure.unit), share});
+    rows.push_back({figure.text, Show(before, figure.unit, false), Show(after, figure.unit, false),
+                    Show(difference, figure.unit, true), share});
   }
-  return text + FormatTable({"figure", "A", "B", "B - A", "of the gap"}, rows);
+  absl::StrAppend(&text, FormatTable({"figure", "A", "B", "B - A", "of the gap"}, rows));
+  if (a.emulated != b.emulated) {
+    absl::StrAppend(&text,
+                    "\nThe executed Run took the time of this machine's cores, which the emulated "
+                    "GPUs share:\nits memory is what a prediction is held against, its times are "
+                    "not.\n");
+  }
+  return text;
 }
 
 void WriteSide(const char* name, const Side& side, JsonWriter* json) {
@@ -211,8 +240,9 @@ class CompareCommand : public Command {
         .summary = "Shows two plans or Runs side by side, with the gap in step time attributed",
         .description =
             "A plan is simulated first; a Run file (`-o` of simulate and execute) is read. So a "
-            "plan can be compared with a plan, a prediction with what was measured, or two runs.",
-        .examples = {"tideline compare a.json b.json", "tideline compare plan.json run.tlr",
+            "plan can be compared with a plan, a prediction with what was measured, or two runs. "
+            "The last column says which part of the difference in step time comes from where.",
+        .examples = {"tideline compare plan.json run.tlr", "tideline compare plan.json other.json",
                      "tideline compare before.tlr after.tlr --json"},
         .arguments = {{.name = "A", .sentence = "A plan or Run file."},
                       {.name = "B", .sentence = "Another one."}}};

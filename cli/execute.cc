@@ -62,8 +62,11 @@ class Watcher : public RunObserver {
   Watcher(int64_t steps, CommandContext* context)
       : context_(context), progress_("training", steps, context->progress()) {}
   void OnStep(int64_t step, double loss, double seconds) override {
-    (void)seconds;
-    progress_.Update(step + 1, absl::StrFormat("loss %.4f", loss));
+    const std::string text = absl::StrFormat("loss %.4f", loss);
+    progress_.Update(step + 1, text);
+    if (context_->verbosity > 0) {
+      context_->Note(absl::StrCat("step ", step, ": ", text, ", ", HumanSeconds(seconds)));
+    }
   }
   void OnNote(std::string_view text) override { context_->Note(text); }
 
@@ -109,7 +112,6 @@ StatusOr<WorkerRequest> MakeRequest(const CommandContext& context, const Plan& p
   request.eager = options.Text("allocator") == "eager";
   request.check = ReadCheck(options.Text("check"));
   TL_RETURN_IF_ERROR(ReadSchedule(options.Text("schedule"), &request));
-  request.record = !context.output.empty() || options.Has("perfetto");
   return request;
 }
 
@@ -164,12 +166,13 @@ std::string TouchedText(const RunReport& run) {
 }
 
 std::string Text(const Plan& plan, const StepReport& report, const RunReport& run) {
-  std::string text = absl::StrCat(plan.model.name, " on ", plan.cluster.name, " (",
-                                  plan.cluster.gpus(), " emulated GPUs)\n");
+  std::string text =
+      absl::StrCat(plan.model.name, " on ", plan.cluster.name, " (", plan.cluster.gpus(),
+                   " emulated GPUs)\n", ExecutedSpeedNote(plan.cluster));
   if (run.resumed_from_step >= 0) {
     absl::StrAppend(&text, "resumed from step ", run.resumed_from_step, "\n");
   }
-  absl::StrAppend(&text, "loss\n");
+  absl::StrAppend(&text, "loss, nats per token\n");
   const size_t stride = std::max<size_t>(1, run.losses.size() / 10);
   for (size_t step = 0; step < run.losses.size(); ++step) {
     if (step % stride != 0 && step + 1 != run.losses.size()) continue;
@@ -179,65 +182,74 @@ std::string Text(const Plan& plan, const StepReport& report, const RunReport& ru
 }
 
 std::vector<OptionRecord> Options() {
-  return {{.name = "device",
-           .kind = OptionKind::kChoice,
-           .value_name = "KIND",
-           .sentence = "What runs it:",
-           .default_text = "emulated",
-           .choices = {"emulated", "cuda"}},
-          {.name = "steps",
-           .kind = OptionKind::kInteger,
-           .value_name = "N",
-           .sentence = "Optimizer steps in total, those before a resume included.",
-           .default_text = "10",
-           .least = 1,
-           .most = 1e9},
-          {.name = "data",
-           .value_name = "FILE",
-           .sentence = "Text to train on, a token is a byte; default a built-in text."},
-          {.name = "seed",
-           .kind = OptionKind::kInteger,
-           .value_name = "N",
-           .sentence = "Seed of the initial values.",
-           .default_text = "0",
-           .least = 0,
-           .most = 9e15},
-          {.name = "checkpoint", .value_name = "DIR", .sentence = "Folder for checkpoints."},
-          {.name = "checkpoint-every",
-           .kind = OptionKind::kInteger,
-           .value_name = "K",
-           .sentence = "Steps between checkpoints; one more is written at the end.",
-           .default_text = "10",
-           .least = 1,
-           .most = 1e9},
-          {.name = "resume",
-           .kind = OptionKind::kFlag,
-           .sentence = "Goes on from the newest checkpoint of the folder."},
-          {.name = "check",
-           .kind = OptionKind::kChoice,
-           .value_name = "LEVEL",
-           .sentence = "What the emulated devices check (races; also every access in kernels):",
-           .default_text = "order",
-           .choices = {"order", "kernels", "none"}},
-          {.name = "schedule",
-           .value_name = "ORDER",
-           .sentence = "concurrent, serial (list order), or seed:N (one at a time, drawn).",
-           .default_text = "concurrent"},
-          {.name = "allocator",
-           .kind = OptionKind::kChoice,
-           .value_name = "KIND",
-           .sentence = "layout uses the plan's addresses; eager measures lifetimes by itself:",
-           .default_text = "layout",
-           .choices = {"layout", "eager"}},
-          {.name = "numerics",
-           .kind = OptionKind::kChoice,
-           .value_name = "KIND",
-           .sentence = "exact gives the same bits for any tiling and number of threads:",
-           .default_text = "exact",
-           .choices = {"exact"}},
-          {.name = "perfetto",
-           .value_name = "FILE",
-           .sentence = "Also writes the Run as Chrome trace JSON, to open at ui.perfetto.dev."}};
+  return {
+      {.name = "device",
+       .kind = OptionKind::kChoice,
+       .value_name = "KIND",
+       .sentence = "What runs it:",
+       .default_text = "emulated",
+       .choices = {"emulated", "cuda"}},
+      {.name = "steps",
+       .kind = OptionKind::kInteger,
+       .value_name = "N",
+       .sentence = "Optimizer steps in total, those before a resume included.",
+       .default_text = "10",
+       .least = 1,
+       .most = 1e9},
+      {.name = "data",
+       .value_name = "FILE",
+       .sentence = "Text file to train on, a token is a byte; default a built-in text of 25 kB."},
+      {.name = "seed",
+       .kind = OptionKind::kInteger,
+       .value_name = "N",
+       .sentence = "Seed of the initial values.",
+       .default_text = "0",
+       .least = 0,
+       .most = 9e15},
+      {.name = "checkpoint",
+       .value_name = "DIR",
+       .sentence = "Folder for checkpoints, made when it is not there; without it none are "
+                   "written."},
+      {.name = "checkpoint-every",
+       .kind = OptionKind::kInteger,
+       .value_name = "K",
+       .sentence = "Steps between checkpoints; one more is written at the end, the two newest "
+                   "are kept.",
+       .default_text = "10",
+       .least = 1,
+       .most = 1e9},
+      {.name = "resume",
+       .kind = OptionKind::kFlag,
+       .sentence = "Goes on from the newest checkpoint of the folder."},
+      {.name = "check",
+       .kind = OptionKind::kChoice,
+       .value_name = "LEVEL",
+       .sentence = "What the emulated devices check: order finds races and reads of what was "
+                   "never written, kernels also every access within kernels:",
+       .default_text = "order",
+       .choices = {"order", "kernels", "none"}},
+      {.name = "schedule",
+       .value_name = "ORDER",
+       .sentence = "concurrent, serial (list order), or seed:N (one at a time, drawn).",
+       .default_text = "concurrent"},
+      {.name = "allocator",
+       .kind = OptionKind::kChoice,
+       .value_name = "KIND",
+       .sentence = "layout uses the plan's addresses; eager measures lifetimes by itself:",
+       .default_text = "layout",
+       .choices = {"layout", "eager"}},
+      {.name = "numerics",
+       .kind = OptionKind::kChoice,
+       .value_name = "KIND",
+       .sentence = "exact gives the same bits for any tiling and number of threads:",
+       .default_text = "exact",
+       .choices = {"exact"}}};
+}
+
+std::vector<OptionRecord> AllOptions() {
+  std::vector<OptionRecord> options = Options();
+  for (OptionRecord& option : RunFileOptions()) options.push_back(std::move(option));
+  return options;
 }
 
 class ExecuteCommand : public Command {
@@ -250,14 +262,14 @@ class ExecuteCommand : public Command {
             "Plays the very Program that `simulate` plays, on real numbers. Emulated devices have "
             "the memory of the plan's GPUs and check every operation for races and for reads of "
             "what was never written. Training state is kept in checkpoints that survive a kill.",
-        .examples = {"tideline execute plan.json --steps 20",
+        .examples = {"tideline execute plan.json --steps 20 -o run.tlr --tide tide.svg",
                      "tideline execute plan.json --checkpoint run1 --checkpoint-every 5",
-                     "tideline execute plan.json --checkpoint run1 --resume --steps 100 --json",
-                     "tideline execute plan.json --allocator eager --schedule serial --json",
-                     "tideline execute plan.json --data book.txt -o run.tlr"},
+                     "tideline execute plan.json --checkpoint run1 --resume --steps 20 --json",
+                     "tideline execute plan.json --allocator eager --schedule serial --steps 2",
+                     "tideline execute plan.json --data book.txt"},
         .arguments = {{.name = "PLAN",
                        .sentence = "A plan file, as `tideline plan -o` writes it."}},
-        .options = Options(),
+        .options = AllOptions(),
         .output_sentence = "Also writes the Run (events and memory samples) to FILE.",
         .writes_output_itself = true};
   }
@@ -269,9 +281,11 @@ class ExecuteCommand : public Command {
           "--device cuda: this build has no CUDA worker; use --device emulated");
     }
     TL_ASSIGN_OR_RETURN(const Plan plan, ReadPlan(context->arguments[0]));
+    TL_ASSIGN_OR_RETURN(const RunOutputs outputs, ReadRunOutputs(*context, plan.cluster.gpus()));
     TL_ASSIGN_OR_RETURN(Program program, Lower(plan));
     program.seed = static_cast<uint64_t>(options.Integer("seed"));
-    TL_ASSIGN_OR_RETURN(const WorkerRequest request, MakeRequest(*context, plan, program));
+    TL_ASSIGN_OR_RETURN(WorkerRequest request, MakeRequest(*context, plan, program));
+    request.record = outputs.any();
     TL_ASSIGN_OR_RETURN(const std::string worker, FindWorker("tideline-worker-emulated"));
     const std::unique_ptr<RunObserver> watcher = MakeStepWatcher(request.steps, context);
     RunRecorder recorder;
@@ -281,9 +295,7 @@ class ExecuteCommand : public Command {
     TL_ASSIGN_OR_RETURN(const StepReport report, ExecutedReport(plan, program, run));
     if (request.record) {
       recorder.SetMetadata(MetadataOf(plan, program, report, "emulated"));
-      TL_RETURN_IF_ERROR(
-          WriteRunFiles(recorder, context->output,
-                        options.Has("perfetto") ? options.Text("perfetto") : std::string()));
+      TL_RETURN_IF_ERROR(WriteRunFiles(recorder, outputs, {}, *context));
     }
     context->Print(context->json ? Json(plan, report, run) : Text(plan, report, run));
     return absl::OkStatus();

@@ -106,7 +106,7 @@ std::vector<OptionRecord> GlobalOptions() {
        .short_name = 'q'},
       {.name = "verbose",
        .kind = OptionKind::kFlag,
-       .sentence = "More notes on stderr.",
+       .sentence = "More notes on stderr, as each training step.",
        .short_name = 'v',
        .repeated = true},
       {.name = "color",
@@ -125,7 +125,12 @@ std::string ProgramHelp(const std::vector<CommandInfo>& commands) {
   Rows rows;
   for (const CommandInfo& command : commands) rows.emplace_back(command.name, command.summary);
   AppendRows("Verbs", rows, &help);
-  AppendRows("Options of every verb", OptionRows(GlobalOptions()), &help);
+  Rows options = {{"-h, --help", "Shows this page, after a verb its own."},
+                  {"--version", "Shows the version; without a verb."},
+                  {"-o, --output FILE", "Writes a file; each verb's page says which."}};
+  const Rows global = OptionRows(GlobalOptions());
+  options.insert(options.end(), global.begin(), global.end());
+  AppendRows("Options", options, &help);
   AppendRows("Exit codes",
              {{"0", "ok"},
               {"1", "the run failed"},
@@ -137,7 +142,13 @@ std::string ProgramHelp(const std::vector<CommandInfo>& commands) {
               {"70", "internal error"},
               {"128+n", "stopped by signal n"}},
              &help);
-  help += "\n`tideline VERB --help` shows a verb's options and examples.\n";
+  help +=
+      "\nExamples:\n"
+      "  tideline quickstart                           the whole job on a small model\n"
+      "  tideline plan gpt2 --cluster 'dgx-a100-40g{gpus=4}' -o plan.json\n"
+      "  tideline simulate plan.json --tide tide.svg\n"
+      "\n`tideline VERB --help` shows a verb's options, what they may hold, and examples;\n"
+      "docs/glossary.md explains every term that a verb prints.\n";
   return help;
 }
 
@@ -154,7 +165,10 @@ std::string CommandHelp(const CommandInfo& command) {
   }
   AppendRows("Arguments", arguments, &help);
   AppendRows("Options", OptionRows(command.options), &help);
-  Rows general = {{"-o, --output FILE", absl::StrCat(command.output_sentence, " - is stdout.")},
+  for (const HelpSection& section : command.sections) {
+    AppendRows(section.title, section.rows, &help);
+  }
+  Rows general = {{"-o, --output FILE", command.output_sentence},
                   {"-h, --help", "Shows this page."}};
   const Rows global = OptionRows(GlobalOptions());
   general.insert(general.end(), global.begin(), global.end());

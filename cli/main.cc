@@ -33,7 +33,11 @@ Status PrintResult(const std::string& text) {
 Status DeliverResult(const CommandInfo& info, const CommandContext& context) {
   const bool to_file =
       !info.writes_output_itself && !context.output.empty() && context.output != "-";
-  if (to_file) return WriteFileAtomically(context.output, context.result);
+  if (to_file) {
+    TL_RETURN_IF_ERROR(WriteFileAtomically(context.output, context.result));
+    context.NoteWritten(context.output);
+    return absl::OkStatus();
+  }
   return PrintResult(context.result);
 }
 

@@ -194,8 +194,13 @@ StatusOr<Invocation> ParseCommandLine(const std::vector<std::string>& words,
       invocation.page = absl::StrCat("tideline ", kVersion, "\n");
       return invocation;
     }
-    return UsageError(
-        absl::StrCat("the verb is missing; valid: ", JoinNames(names), " (see tideline --help)"));
+    for (const std::string& word : split.others) {
+      if (word != "--version") {
+        return UsageError(absl::StrCat("the verb is missing before ", Quoted(word),
+                                       "; valid: ", JoinNames(names), " (see tideline --help)"));
+      }
+    }
+    return UsageError(absl::StrCat("the verb is missing\n\n", ProgramHelp(commands)));
   }
   const std::optional<size_t> index = FindCommand(split.verb, commands);
   if (!index.has_value()) {

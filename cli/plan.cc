@@ -10,7 +10,9 @@
 #include "absl/strings/str_split.h"
 #include "base/json.h"
 #include "base/units.h"
+#include "cli/names.h"
 #include "cli/simulator_evaluator.h"
+#include "cli/step_report.h"
 #include "cli/table.h"
 #include "models/cluster/cluster_json.h"
 #include "models/import/load_model.h"
@@ -129,13 +131,16 @@ std::string FamilyTable(const SearchResult& result) {
 }
 
 std::string Text(const Workload& workload, const SearchResult& result) {
-  std::string text = absl::StrCat(
-      workload.model.name, " on ", workload.cluster.name, ": ", workload.cluster.gpus(),
-      " GPUs, seq ", workload.seq, ", global batch ", workload.global_batch, ", ",
-      std::string(Name(workload.dtype)), "; ", result.considered, " plans considered, limit ",
-      Bytes(result.memory_limit_bytes), " per GPU\n\n");
+  std::string text = absl::StrCat(workload.model.name, " on ", workload.cluster.name, ": ",
+                                  Counted(workload.cluster.gpus(), "GPU"), ", seq ", workload.seq,
+                                  ", global batch ", workload.global_batch, ", ",
+                                  std::string(Name(workload.dtype)), "; ", result.considered,
+                                  " plans considered, limit ", Bytes(result.memory_limit_bytes),
+                                  " per GPU\n", SimulatedSpeedNote(workload.cluster), "\n");
   if (result.feasible) {
-    absl::StrAppend(&text, CandidateTable(result), "\nno plan here is faster than ",
+    absl::StrAppend(&text, CandidateTable(result),
+                    "comm, bubble, host: share of the step in which compute waits for a transfer, "
+                    "for a peer, for its own launch\n\nno plan here is faster than ",
                     HumanSeconds(result.bound_s), " (model FLOPs at peak)\n");
   } else {
     absl::StrAppend(&text, "no plan fits: the leanest (", result.least_pin, ") needs ",
@@ -148,7 +153,10 @@ std::string Text(const Workload& workload, const SearchResult& result) {
                       HumanSeconds(remedy.step_time_s), "\n");
     }
   }
-  absl::StrAppend(&text, "\nwhy the others fell out\n", FamilyTable(result));
+  absl::StrAppend(
+      &text, "\nwhy the others fell out\n", FamilyTable(result),
+      "too big: plans over the limit; leanest: least memory per GPU in the family; ~ is "
+      "an estimate\n");
   return text;
 }
 
@@ -176,7 +184,7 @@ std::vector<OptionRecord> Options() {
           {.name = "memory-limit",
            .kind = OptionKind::kBytes,
            .value_name = "SIZE",
-           .sentence = "Memory a plan may take on each GPU; default what the GPU has."},
+           .sentence = "Memory a plan may take on each GPU, as 40GiB; default what the GPU has."},
           {.name = "objective",
            .kind = OptionKind::kChoice,
            .value_name = "WHAT",
@@ -218,15 +226,22 @@ class PlanCommand : public Command {
             "most promising and lists them best first, with why the others fell out. Passing a "
             "listed plan back with --pin gives the same plan. When nothing fits, says by how many "
             "bytes and what would help, and ends with exit code 3.",
-        .examples = {"tideline plan llama2-70b --cluster '8x dgx-a100-80g' -o plan.json",
-                     "tideline plan gpt2 --cluster emulated:4x2GiB --seq 256 --global-batch 16",
-                     "tideline plan path/to/config.json --cluster dgx-a100-80g --pin tp=8",
+        .examples = {"tideline plan gpt:layers=4,hidden=96,heads=4,vocab=256 --seq 96 --cluster "
+                     "emulated:4x256MiB -o plan.json",
+                     "tideline plan llama2-70b --cluster '8x dgx-a100-80g' -o llama.json",
+                     "tideline plan gpt2 --cluster dgx-a100-40g --pin tp=2,zero=1 --pin dp=4 "
+                     "--top 3",
+                     "tideline plan path/to/config.json --cluster 'dgx-a100-80g{gpus=4}' "
+                     "--memory-limit 40GiB --json",
                      "tideline plan opt-30b --cluster 'dgx-a100-40g{gpus=1}'"},
         .arguments = {{.name = "MODEL",
-                       .sentence = "A name of the zoo, gpt:... or llama:... with sizes, or the "
-                                   "path of a Hugging Face config.json."}},
+                       .sentence = "What to train: a name of the zoo, sizes of your own, or a "
+                                   "config.json (below)."}},
         .options = Options(),
-        .output_sentence = "Writes the best plan to FILE as JSON.",
+        .sections = {ModelSection(), ClusterSection(), PinSection()},
+        .output_sentence =
+            "Writes the best plan to FILE as JSON; - is stdout, in place of the "
+            "table.",
         .writes_output_itself = true};
   }
 
@@ -254,13 +269,17 @@ class PlanCommand : public Command {
                                           workload.cluster.name, ": ", result.shortfall_bytes,
                                           " bytes short on the fullest GPU"));
     }
-    if (context->output.empty()) return absl::OkStatus();
+    if (context->output.empty()) {
+      if (!context->json)
+        context->Note("-o FILE writes the first of them, to simulate and execute");
+      return absl::OkStatus();
+    }
     if (context->output == "-") {
       context->result = PlanToJson(result.candidates[0].plan);
       return absl::OkStatus();
     }
     TL_RETURN_IF_ERROR(WritePlan(result.candidates[0].plan, context->output));
-    context->Note(absl::StrCat("wrote ", context->output));
+    context->NoteWritten(context->output);
     return absl::OkStatus();
   }
 };

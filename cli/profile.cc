@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/json.h"
 #include "base/units.h"
+#include "cli/names.h"
 #include "cli/table.h"
 #include "models/import/load_model.h"
 #include "models/ir/dtype.h"
@@ -113,41 +114,43 @@ class ProfileCommand : public Command {
         .summary = "Shows what a model costs: parameters, FLOPs, bytes, saved activations",
         .description =
             "Works on shapes alone, so any size of model takes no memory. FLOPs are those of "
-            "matrix "
-            "products and attention, two per multiply-add, causal attention counted half; saved "
+            "matrix products and attention, two per multiply-add, causal attention counted half; "
+            "saved "
             "activations are those of training without recomputation, logits and loss included.",
         .examples = {"tideline profile gpt3-175b --seq 2048 --batch 1 --json",
                      "tideline profile llama2-7b --by-module",
                      "tideline profile gpt:layers=24,hidden=1024,heads=16 --seq 1024 --by-op",
                      "tideline profile path/to/config.json"},
         .arguments = {{.name = "MODEL",
-                       .sentence = "A name of the zoo, gpt:... or llama:... with sizes, or the "
-                                   "path of a Hugging Face config.json."}},
-        .options = {
-            {.name = "batch",
-             .kind = OptionKind::kInteger,
-             .value_name = "N",
-             .sentence = "Sequences in the batch.",
-             .default_text = "1",
-             .least = 1,
-             .most = 1 << 30},
-            {.name = "seq",
-             .kind = OptionKind::kInteger,
-             .value_name = "N",
-             .sentence = "Tokens in a sequence; default the model's positions, at most "
-                         "2048.",
-             .least = 1,
-             .most = 1 << 30},
-            {.name = "dtype",
-             .kind = OptionKind::kChoice,
-             .value_name = "TYPE",
-             .sentence = "Type of parameters and activations:",
-             .default_text = "bf16",
-             .choices = {"bf16", "fp16", "fp32"}},
-            {.name = "by-module",
-             .kind = OptionKind::kFlag,
-             .sentence = "Adds a table by part of the model."},
-            {.name = "by-op", .kind = OptionKind::kFlag, .sentence = "Adds a table by operator."}}};
+                       .sentence = "A name of the zoo, sizes of your own, or a config.json "
+                                   "(below)."}},
+        .options = {{.name = "batch",
+                     .kind = OptionKind::kInteger,
+                     .value_name = "N",
+                     .sentence = "Sequences in the batch.",
+                     .default_text = "1",
+                     .least = 1,
+                     .most = 1 << 30},
+                    {.name = "seq",
+                     .kind = OptionKind::kInteger,
+                     .value_name = "N",
+                     .sentence = "Tokens in a sequence; default the model's positions, at most "
+                                 "2048.",
+                     .least = 1,
+                     .most = 1 << 30},
+                    {.name = "dtype",
+                     .kind = OptionKind::kChoice,
+                     .value_name = "TYPE",
+                     .sentence = "Type of parameters and activations:",
+                     .default_text = "bf16",
+                     .choices = {"bf16", "fp16", "fp32"}},
+                    {.name = "by-module",
+                     .kind = OptionKind::kFlag,
+                     .sentence = "Adds a table by part of the model."},
+                    {.name = "by-op",
+                     .kind = OptionKind::kFlag,
+                     .sentence = "Adds a table by operator."}},
+        .sections = {ModelSection()}};
   }
 
   Status Run(CommandContext* context) const override {

@@ -184,7 +184,7 @@ class QuickstartCommand : public Command {
             "Searches a plan of a small GPT for four emulated GPUs, simulates it, trains it on the "
             "built-in text, and prints what was predicted beside what was measured. Writes plan, "
             "runs, a Perfetto trace and a picture of the memory tide into a folder.",
-        .examples = {"tideline quickstart", "tideline quickstart --steps 100"},
+        .examples = {"tideline quickstart", "tideline quickstart --steps 20 --folder try"},
         .options = {{.name = "steps",
                      .kind = OptionKind::kInteger,
                      .value_name = "N",
@@ -210,14 +210,19 @@ class QuickstartCommand : public Command {
     TL_ASSIGN_OR_RETURN(const RankedPlan ranked, FindPlan(context));
     const Plan& plan = ranked.plan;
     TL_RETURN_IF_ERROR(WritePlan(plan, absl::StrCat(folder, "/plan.json")));
+    context->NoteWritten(folder + "/plan.json");
     TL_ASSIGN_OR_RETURN(const Program program, Lower(plan));
 
     Figures figures;
     RunRecorder simulated;
-    TL_ASSIGN_OR_RETURN(figures.simulated, SimulatedReport(plan, program, {}, &simulated, nullptr));
+    SimulationResult result;
+    TL_ASSIGN_OR_RETURN(figures.simulated, SimulatedReport(plan, program, {}, &simulated, &result));
     simulated.SetMetadata(MetadataOf(plan, program, figures.simulated, "simulated"));
-    TL_RETURN_IF_ERROR(
-        WriteRunFiles(simulated, folder + "/simulated.tlr", folder + "/simulated.trace.json"));
+    TL_RETURN_IF_ERROR(WriteRunFiles(simulated,
+                                     {.run = folder + "/simulated.tlr",
+                                      .perfetto = folder + "/simulated.trace.json",
+                                      .tide = folder + "/tide.svg"},
+                                     PlayedAsOf(result), *context));
     context->Print(absl::StrCat("2. simulate: step ", HumanSeconds(ranked.evaluation.step_time_s),
                                 " at nominal speeds (not calibrated), peak ",
                                 Bytes(figures.simulated.peak_memory_bytes), " per GPU\n"));
@@ -228,9 +233,11 @@ class QuickstartCommand : public Command {
         Execute(plan, program, context->options.Integer("steps"), false, &recorded, context));
     figures.executed = executed.report;
     recorded.SetMetadata(MetadataOf(plan, program, executed.report, "emulated"));
-    TL_RETURN_IF_ERROR(
-        WriteRunFiles(recorded, folder + "/executed.tlr", folder + "/executed.trace.json"));
-    TL_RETURN_IF_ERROR(WriteTide(simulated, folder + "/tide.svg"));
+    TL_RETURN_IF_ERROR(WriteRunFiles(recorded,
+                                     {.run = folder + "/executed.tlr",
+                                      .perfetto = folder + "/executed.trace.json",
+                                      .tide = folder + "/executed.tide.svg"},
+                                     {}, *context));
     TL_ASSIGN_OR_RETURN(const Executed observed,
                         Execute(plan, program, kObservedSteps, true, nullptr, context));
     figures.observed = observed.report;

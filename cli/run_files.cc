@@ -4,6 +4,7 @@
 #include <memory>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
@@ -11,6 +12,7 @@
 #include "traces/formats/chrome_trace.h"
 #include "traces/run/run_file_writer.h"
 #include "traces/tide/tide.h"
+#include "traces/tide/tide_panels.h"
 #include "traces/tide/tide_svg.h"
 
 namespace tideline {
@@ -91,6 +93,49 @@ Status WritePerfetto(const RunRecorder& run, const std::string& path) {
   return file.Commit();
 }
 
+// More would not be looked at; --tide-ranks all draws them.
+constexpr size_t kMostPanels = 16;
+
+// At most kMostPanels of them, the first and the last included.
+std::vector<TidePanel> Selected(std::vector<TidePanel> panels) {
+  if (panels.size() <= kMostPanels) return panels;
+  std::vector<TidePanel> selected;
+  for (size_t i = 0; i < kMostPanels; ++i) {
+    selected.push_back(std::move(panels[i * (panels.size() - 1) / (kMostPanels - 1)]));
+  }
+  return selected;
+}
+
+Status WriteTide(const RunRecorder& run, const RunOutputs& outputs, const PlayedAs& played_as) {
+  TL_ASSIGN_OR_RETURN(const Tide tide, BuildTide(run));
+  std::vector<TideCurve> curves;
+  for (const TideCurve& curve : tide.curves) {
+    if (curve.space == static_cast<uint8_t>(Space::kDevice)) curves.push_back(curve);
+  }
+  const RunMetadata& metadata = run.metadata();
+  std::string subtitle = absl::StrCat(metadata.title, ", ", metadata.source);
+  std::vector<TidePanel> panels;
+  if (outputs.every_tide || !outputs.tide_ranks.empty()) {
+    std::vector<int32_t> ranks = outputs.tide_ranks;
+    if (outputs.every_tide) {
+      for (const RunRank& rank : metadata.ranks) ranks.push_back(rank.rank);
+    }
+    panels = ChosenPanels(curves, metadata, played_as, ranks);
+  } else {
+    panels = DistinctPanels(curves, metadata, played_as);
+    const size_t distinct = panels.size();
+    panels = Selected(std::move(panels));
+    if (panels.size() < distinct) {
+      absl::StrAppend(&subtitle, "; ", panels.size(), " of ", distinct, " different tides");
+    }
+  }
+  const int height = panels.size() <= 8 ? 150 : panels.size() <= kMostPanels ? 110 : 70;
+  return WriteFileAtomically(
+      outputs.tide,
+      DrawTideSvg(panels, tide.categories,
+                  {.title = "Memory tide", .subtitle = subtitle, .panel_height = height}));
+}
+
 }  // namespace
 
 RunMetadata MetadataOf(const Plan& plan, const Program& program, const StepReport& report,
@@ -131,24 +176,62 @@ RunMetadata MetadataOf(const Plan& plan, const Program& program, const StepRepor
   return metadata;
 }
 
-Status WriteRunFiles(const RunRecorder& run, const std::string& run_path,
-                     const std::string& perfetto_path) {
-  if (!run_path.empty()) TL_RETURN_IF_ERROR(WriteRunFile(run, run_path));
-  if (!perfetto_path.empty()) TL_RETURN_IF_ERROR(WritePerfetto(run, perfetto_path));
-  return absl::OkStatus();
+std::vector<OptionRecord> RunFileOptions() {
+  return {{.name = "perfetto",
+           .value_name = "FILE",
+           .sentence = "Also writes the Run as Chrome trace JSON, to open at ui.perfetto.dev (of a "
+                       "long one the last step, and if need be one rank per role)."},
+          {.name = "tide",
+           .value_name = "FILE",
+           .sentence = "Also draws the memory tide (live bytes over time by category) as SVG."},
+          {.name = "tide-ranks",
+           .value_name = "RANKS",
+           .sentence = "Panels of --tide: distinct (one for all ranks that look alike), all, or "
+                       "chosen ranks as 0,3,8-15.",
+           .default_text = "distinct"}};
 }
 
-Status WriteTide(const RunRecorder& run, const std::string& path) {
-  TL_ASSIGN_OR_RETURN(const Tide tide, BuildTide(run));
-  std::vector<TideCurve> device_curves;
-  for (const TideCurve& curve : tide.curves) {
-    if (curve.space == static_cast<uint8_t>(Space::kDevice)) device_curves.push_back(curve);
+StatusOr<RunOutputs> ReadRunOutputs(const CommandContext& context, int32_t ranks) {
+  const OptionValues& options = context.options;
+  RunOutputs outputs;
+  outputs.run = context.output;
+  if (options.Has("perfetto")) outputs.perfetto = options.Text("perfetto");
+  if (options.Has("tide")) outputs.tide = options.Text("tide");
+  for (const auto& [option, path] : {std::pair{"-o", &outputs.run},
+                                     {"--perfetto", &outputs.perfetto},
+                                     {"--tide", &outputs.tide}}) {
+    if (*path != "-") continue;
+    return UsageError(
+        absl::StrCat(option, " -: stdout holds the figures; write the name of a file"));
   }
-  return WriteFileAtomically(
-      path,
-      DrawTideSvg(device_curves, tide.categories,
-                  {.title = "Memory tide",
-                   .subtitle = absl::StrCat(run.metadata().title, ", ", run.metadata().source)}));
+  const std::string& which = options.Text("tide-ranks");
+  outputs.every_tide = which == "all";
+  if (which == "all" || which == "distinct") return outputs;
+  if (outputs.tide.empty()) return UsageError("--tide-ranks chooses panels of --tide FILE; add it");
+  StatusOr<std::vector<int32_t>> chosen = ParseRanks(which, ranks);
+  if (!chosen.ok()) {
+    return UsageError(
+        absl::StrCat("--tide-ranks: ", chosen.status().message(), ", or distinct, or all"));
+  }
+  outputs.tide_ranks = *std::move(chosen);
+  return outputs;
+}
+
+Status WriteRunFiles(const RunRecorder& run, const RunOutputs& outputs,
+                     const std::vector<int32_t>& played_as, const CommandContext& context) {
+  if (!outputs.run.empty()) {
+    TL_RETURN_IF_ERROR(WriteRunFile(run, outputs.run));
+    context.NoteWritten(outputs.run);
+  }
+  if (!outputs.perfetto.empty()) {
+    TL_RETURN_IF_ERROR(WritePerfetto(run, outputs.perfetto));
+    context.NoteWritten(outputs.perfetto);
+  }
+  if (!outputs.tide.empty()) {
+    TL_RETURN_IF_ERROR(WriteTide(run, outputs, played_as));
+    context.NoteWritten(outputs.tide);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace tideline

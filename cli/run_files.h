@@ -2,9 +2,13 @@
 #ifndef TIDELINE_CLI_RUN_FILES_H_
 #define TIDELINE_CLI_RUN_FILES_H_
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
+#include "base/options.h"
 #include "base/status.h"
+#include "cli/command.h"
 #include "cli/step_report.h"
 #include "planner/plan/plan.h"
 #include "planner/program/program.h"
@@ -17,14 +21,28 @@ namespace tideline {
 RunMetadata MetadataOf(const Plan& plan, const Program& program, const StepReport& report,
                        const std::string& source);
 
-// Writes the recorded Run as a Run file and as a Chrome/Perfetto trace; an empty path writes
-// nothing.
-Status WriteRunFiles(const RunRecorder& run, const std::string& run_path,
-                     const std::string& perfetto_path);
+// Which files of a Run a command line asks for; an empty path writes nothing.
+struct RunOutputs {
+  std::string run;                       // -o: the Run file
+  std::string perfetto;                  // --perfetto: Chrome trace JSON
+  std::string tide;                      // --tide: SVG
+  bool every_tide = false;               // --tide-ranks all
+  std::vector<int32_t> tide_ranks = {};  // --tide-ranks 0,3: a panel each; else one per tide
+  bool any() const { return !run.empty() || !perfetto.empty() || !tide.empty(); }
+};
 
-// Draws live device bytes by category over time, a panel per recorded rank, as SVG. Needs the
-// metadata.
-Status WriteTide(const RunRecorder& run, const std::string& path);
+// --perfetto, --tide and --tide-ranks.
+std::vector<OptionRecord> RunFileOptions();
+
+// What -o and the options above say, for a plan of `ranks` ranks. Usage errors (exit 2): "-" as a
+// file, ranks that are not there, --tide-ranks without --tide.
+StatusOr<RunOutputs> ReadRunOutputs(const CommandContext& context, int32_t ranks);
+
+// Writes the files that `outputs` names out of the recorded Run, which needs its metadata, and
+// notes each on stderr. `played_as`: of a folded simulation, the rank that was played for each
+// rank.
+Status WriteRunFiles(const RunRecorder& run, const RunOutputs& outputs,
+                     const std::vector<int32_t>& played_as, const CommandContext& context);
 
 }  // namespace tideline
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "cli/names.h"
 #include "cli/run_files.h"
 #include "models/cluster/cluster_json.h"
 #include "planner/lowering/lower.h"
@@ -41,6 +42,22 @@ std::string Json(const Plan& plan, const StepReport& report, const SimulationRes
   return json.Take();
 }
 
+std::vector<OptionRecord> Options() {
+  std::vector<OptionRecord> options = {
+      {.name = "cluster",
+       .value_name = "CLUSTER",
+       .sentence = "Another cluster of as many GPUs: a catalogue name or a file."},
+      {.name = "no-fold",
+       .kind = OptionKind::kFlag,
+       .sentence = "Simulates every node, not one of each kind."},
+      {.name = "slow",
+       .value_name = "rank=N:FACTOR",
+       .sentence = "Makes the kernels of one rank slower (a straggler).",
+       .repeated = true}};
+  for (OptionRecord& option : RunFileOptions()) options.push_back(std::move(option));
+  return options;
+}
+
 class SimulateCommand : public Command {
  public:
   CommandInfo Info() const override {
@@ -49,32 +66,18 @@ class SimulateCommand : public Command {
         .summary = "Plays a plan in virtual time: step time, memory tide, where the time goes",
         .description =
             "Lowers the plan to the Program of every rank and plays it on a simulated cluster with "
-            "contention on links and cards. Nodes that behave alike are simulated once; --no-fold "
-            "simulates all of them. A plan that needs more memory than a GPU has still gives its "
+            "contention on links and cards. Nodes of one kind, which behave alike, are simulated "
+            "once; --no-fold simulates all of them. A plan that needs more memory than a GPU has "
+            "still gives its "
             "figures, with `fits` false and exit code 3.",
-        .examples = {"tideline simulate plan.json", "tideline simulate plan.json --perfetto t.json",
-                     "tideline simulate plan.json --cluster '4x dgx-a100-40g' --json",
+        .examples = {"tideline simulate plan.json",
+                     "tideline simulate plan.json --perfetto trace.json --tide tide.svg",
+                     "tideline simulate plan.json --cluster 'dgx-a100-40g{gpus=4}' --json",
                      "tideline simulate plan.json --slow rank=3:1.2 -o run.tlr"},
         .arguments = {{.name = "PLAN",
                        .sentence = "A plan file, as `tideline plan -o` writes it."}},
-        .options = {{.name = "cluster",
-                     .value_name = "CLUSTER",
-                     .sentence = "Another cluster of as many GPUs: a catalogue name or a file."},
-                    {.name = "perfetto",
-                     .value_name = "FILE",
-                     .sentence = "Also writes the Run as Chrome trace JSON, to open at "
-                                 "ui.perfetto.dev (of a long one "
-                                 "the last step, and if need be one rank per role)."},
-                    {.name = "tide",
-                     .value_name = "FILE",
-                     .sentence = "Also draws the memory tide of the simulated ranks as SVG."},
-                    {.name = "no-fold",
-                     .kind = OptionKind::kFlag,
-                     .sentence = "Simulates every node, not one per class."},
-                    {.name = "slow",
-                     .value_name = "rank=N:FACTOR",
-                     .sentence = "Makes the kernels of one rank slower (a straggler).",
-                     .repeated = true}},
+        .options = Options(),
+        .sections = {ClusterSection()},
         .output_sentence = "Also writes the Run (events and memory samples) to FILE.",
         .writes_output_itself = true};
   }
@@ -92,22 +95,18 @@ class SimulateCommand : public Command {
         TL_RETURN_IF_ERROR(AddSlow(text, plan.cluster.gpus(), &options));
       }
     }
+    TL_ASSIGN_OR_RETURN(const RunOutputs outputs, ReadRunOutputs(*context, plan.cluster.gpus()));
     context->Note("lowering the plan");
     TL_ASSIGN_OR_RETURN(const Program program, Lower(plan));
     RunRecorder recorder;
-    const std::string perfetto =
-        context->options.Has("perfetto") ? context->options.Text("perfetto") : "";
-    const std::string tide = context->options.Has("tide") ? context->options.Text("tide") : "";
-    const bool record = !perfetto.empty() || !tide.empty() || !context->output.empty();
     context->Note("simulating");
     SimulationResult result;
     TL_ASSIGN_OR_RETURN(
         const StepReport report,
-        SimulatedReport(plan, program, options, record ? &recorder : nullptr, &result));
-    if (record) {
+        SimulatedReport(plan, program, options, outputs.any() ? &recorder : nullptr, &result));
+    if (outputs.any()) {
       recorder.SetMetadata(MetadataOf(plan, program, report, "simulated"));
-      TL_RETURN_IF_ERROR(WriteRunFiles(recorder, context->output, perfetto));
-      if (!tide.empty()) TL_RETURN_IF_ERROR(WriteTide(recorder, tide));
+      TL_RETURN_IF_ERROR(WriteRunFiles(recorder, outputs, PlayedAsOf(result), *context));
     }
     context->Print(context->json ? Json(plan, report, result) : Text(plan, report, result));
     if (report.fits) return absl::OkStatus();
@@ -122,14 +121,23 @@ class SimulateCommand : public Command {
  private:
   static std::string Text(const Plan& plan, const StepReport& report,
                           const SimulationResult& result) {
-    return absl::StrCat(
-        plan.model.name, " on ", plan.cluster.name, " (", plan.cluster.gpus(), " GPUs, ",
-        result.node_classes, " of ", plan.cluster.nodes, " nodes simulated",
-        plan.cluster.device.calibrated ? "" : ", not calibrated", ")\n", StepReportText(report));
+    std::string text = absl::StrCat(plan.model.name, " on ", plan.cluster.name, " (",
+                                    Counted(plan.cluster.gpus(), "GPU"));
+    if (result.node_classes < plan.cluster.nodes) {
+      absl::StrAppend(&text, "; ", plan.cluster.nodes, " nodes of ", result.node_classes,
+                      result.node_classes == 1 ? " kind" : " kinds");
+    }
+    return absl::StrCat(text, ")\n", SimulatedSpeedNote(plan.cluster), StepReportText(report));
   }
 };
 
 }  // namespace
+
+std::vector<int32_t> PlayedAsOf(const SimulationResult& result) {
+  std::vector<int32_t> played_as;
+  for (const RankResult& rank : result.ranks) played_as.push_back(rank.simulated_as);
+  return played_as;
+}
 
 StatusOr<StepReport> SimulatedReport(const Plan& plan, const Program& program,
                                      const SimulationOptions& options, RunSink* sink,

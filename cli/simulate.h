@@ -2,7 +2,9 @@
 #ifndef TIDELINE_CLI_SIMULATE_H_
 #define TIDELINE_CLI_SIMULATE_H_
 
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "cli/command.h"
 #include "cli/step_report.h"
@@ -18,6 +20,9 @@ std::unique_ptr<Command> MakeSimulateCommand();
 StatusOr<StepReport> SimulatedReport(const Plan& plan, const Program& program,
                                      const SimulationOptions& options, RunSink* sink,
                                      SimulationResult* result);
+
+// For each rank the one that was played for it, as WriteRunFiles takes it.
+std::vector<int32_t> PlayedAsOf(const SimulationResult& result);
 
 }  // namespace tideline
 

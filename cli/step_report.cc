@@ -47,8 +47,11 @@ void AppendTimes(const StepReport& report, std::string* text) {
   if (!report.step_time_s.has_value()) return;
   AppendLine("step time", HumanSeconds(*report.step_time_s), text);
   AppendLine("tokens per second", HumanCount(*report.tokens_per_s), text);
-  AppendLine("model TFLOP/s per GPU",
-             absl::StrFormat("%.4g (%.1f %% of peak)", *report.tflops_per_gpu, 100 * *report.mfu),
+  AppendLine("model FLOP/s per GPU",
+             absl::StrCat(HumanFlopsPerSecond(*report.tflops_per_gpu * kTera),
+                          absl::StrFormat(" (%.1f %% of the %s ", 100 * *report.mfu,
+                                          report.nominal_speeds ? "nominal" : "peak"),
+                          HumanFlopsPerSecond(report.peak_flops), ")"),
              text);
   if (!report.split.has_value()) return;
   const TimeSplit<double>& split = *report.split;
@@ -125,7 +128,9 @@ void SetStepTime(double step_time_s, const Plan& plan, const StepFlops& flops, S
       static_cast<double>(plan.global_batch) * static_cast<double>(plan.seq) / step_time_s;
   report->tflops_per_gpu = flops.model / step_time_s / gpus / kTera;
   report->tflops_hw_per_gpu = flops.executed / step_time_s / gpus / kTera;
-  report->mfu = *report->tflops_per_gpu * kTera / PeakFlops(plan.cluster.device, plan.dtype);
+  report->peak_flops = PeakFlops(plan.cluster.device, plan.dtype);
+  report->nominal_speeds = plan.cluster.emulated;
+  report->mfu = *report->tflops_per_gpu * kTera / report->peak_flops;
 }
 
 void WriteStepReport(const StepReport& report, JsonWriter* json) {
@@ -172,12 +177,26 @@ void WriteStepReport(const StepReport& report, JsonWriter* json) {
   json->EndArray();
 }
 
+std::string SimulatedSpeedNote(const ClusterSpec& cluster) {
+  if (cluster.emulated) {
+    return absl::StrCat("nominal speeds (", HumanFlopsPerSecond(cluster.device.peak_fp32_flops),
+                        " a GPU, not calibrated): good to compare plans, not to predict times\n");
+  }
+  return cluster.device.calibrated ? "" : "speeds from data sheets, not calibrated\n";
+}
+
+std::string ExecutedSpeedNote(const ClusterSpec& cluster) {
+  if (!cluster.emulated) return "";
+  return "times are of this machine's cores, which the emulated GPUs share; memory and losses are "
+         "what a prediction is held against\n";
+}
+
 std::string StepReportText(const StepReport& report) {
   std::string text;
   AppendTimes(report, &text);
   const auto bytes = [](int64_t value) { return HumanBytes(static_cast<double>(value)); };
   absl::StrAppend(&text, "memory of the fullest GPU\n");
-  AppendLine("peak (extent)",
+  AppendLine("extent",
              absl::StrCat(bytes(report.peak_memory_bytes), " of ", bytes(report.capacity_bytes),
                           report.fits ? "" : ": DOES NOT FIT"),
              &text);
@@ -187,13 +206,14 @@ std::string StepReportText(const StepReport& report) {
                                         });
   if (fullest != report.ranks.end()) {
     AppendLine("live bound", bytes(fullest->live_bound_bytes), &text);
-    AppendLine("serial replay", bytes(fullest->serial_peak_bytes), &text);
+    AppendLine("serial peak", bytes(fullest->serial_peak_bytes), &text);
     if (fullest->live_peak_bytes) AppendLine("live peak", bytes(*fullest->live_peak_bytes), &text);
     if (fullest->observed_peak_bytes) {
       AppendLine("observed peak", bytes(*fullest->observed_peak_bytes), &text);
     }
   }
-  absl::StrAppend(&text, "at the serial peak\n");
+  const bool observed = fullest != report.ranks.end() && fullest->observed_peak_bytes.has_value();
+  absl::StrAppend(&text, observed ? "at the observed peak\n" : "at the serial peak\n");
   for (int i = 0; i < kCategories; ++i) {
     if (report.peak_by_category[i] == 0) continue;
     AppendLine(Name(static_cast<Category>(i)), bytes(report.peak_by_category[i]), &text);

@@ -32,6 +32,8 @@ struct StepReport {
   std::optional<double> tflops_per_gpu;
   std::optional<double> tflops_hw_per_gpu;
   std::optional<double> mfu;
+  double peak_flops = 0;  // per second, of one device in the plan's type; what mfu is a share of
+  bool nominal_speeds = false;  // emulated: the peak is a listed figure that cores may well exceed
   std::optional<TimeSplit<double>> split;  // means over ranks, adding up to the mean step
 
   bool fits = true;
@@ -59,6 +61,11 @@ void SetStepTime(double step_time_s, const Plan& plan, const StepFlops& flops, S
 
 // Appends the fields of `report` to the object being written.
 void WriteStepReport(const StepReport& report, JsonWriter* json);
+
+// What to know about the times of a simulated or an executed step, as a line; empty when the
+// device is calibrated.
+std::string SimulatedSpeedNote(const ClusterSpec& cluster);
+std::string ExecutedSpeedNote(const ClusterSpec& cluster);
 
 // A table for people, lines ending in newline.
 std::string StepReportText(const StepReport& report);

@@ -152,6 +152,74 @@ TEST(MainJobTest, CompareRefusesDamagedRuns) {
   }
 }
 
+size_t Count(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST(MainJobTest, EveryFileIsNotedAndTidesAreDrawnOnce) {
+  const std::string plan = Temporary("tides.json");
+  EXPECT_NE(PlanSmall(plan, "dp=2").err.find("wrote " + plan + " ("), std::string::npos);
+  const std::vector<std::string> files = {Temporary("noted.tlr"), Temporary("noted.trace.json"),
+                                          Temporary("noted.svg")};
+  const auto written = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"-o", files[0], "--perfetto", files[1], "--tide", files[2]});
+    const ProgramResult result = Tideline(words);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    for (const std::string& file : files) {
+      EXPECT_NE(result.err.find("wrote " + file + " ("), std::string::npos) << result.err;
+    }
+    return *ReadFile(files[2]);
+  };
+  // Two replicas do the same at the same time: one panel, unless all are asked for.
+  const std::string distinct = written({"simulate", plan});
+  EXPECT_EQ(Count(distinct, ">peak "), 1u);
+  EXPECT_NE(distinct.find(">stage 0, ranks 0, 1<"), std::string::npos);
+  EXPECT_EQ(Count(written({"simulate", plan, "--tide-ranks", "all"}), ">peak "), 2u);
+  const std::string chosen = written({"simulate", plan, "--tide-ranks", "1"});
+  EXPECT_EQ(Count(chosen, ">peak "), 1u);
+  EXPECT_NE(chosen.find(">rank 1, stage 0<"), std::string::npos);
+  EXPECT_GE(Count(written({"execute", plan, "--steps", "2"}), ">peak "), 1u);
+}
+
+// A share of a nominal peak and times of emulated GPUs say what they are.
+TEST(MainJobTest, NominalSpeedsAreCalledSo) {
+  const std::string plan = Temporary("nominal.json");
+  ASSERT_EQ(PlanSmall(plan, "dp=2").exit_code, 0);
+  const std::string simulated = Tideline({"simulate", plan}).out;
+  EXPECT_NE(simulated.find("nominal speeds (20 GFLOP/s a GPU, not calibrated)"), std::string::npos)
+      << simulated;
+  EXPECT_NE(simulated.find("% of the nominal 20 GFLOP/s)"), std::string::npos) << simulated;
+  const std::string executed = Tideline({"execute", plan, "--steps", "2"}).out;
+  EXPECT_NE(executed.find("times are of this machine's cores"), std::string::npos) << executed;
+  EXPECT_NE(executed.find("% of the nominal 20 GFLOP/s)"), std::string::npos) << executed;
+  const std::string real = Tideline({"plan", "gpt2", "--cluster", "dgx-a100-40g{gpus=1}", "--pin",
+                                     "recompute=none,micro_batch=1"})
+                               .out;
+  EXPECT_EQ(real.find("nominal"), std::string::npos) << real;
+  EXPECT_NE(Tideline({"plan", "gpt2", "--cluster", "dgx-v100-32g{gpus=1}", "--pin",
+                      "recompute=none,micro_batch=1"})
+                .out.find("speeds from data sheets, not calibrated"),
+            std::string::npos);
+}
+
+TEST(MainJobTest, CompareIsInHumanUnits) {
+  const std::string plan = Temporary("units.json");
+  const std::string run = Temporary("units.tlr");
+  ASSERT_EQ(PlanSmall(plan, "dp=2").exit_code, 0);
+  ASSERT_EQ(Tideline({"execute", plan, "--steps", "3", "-o", run}).exit_code, 0);
+  for (const std::string& other : {run, plan}) {
+    const std::string text = Tideline({"compare", plan, other}).out;
+    EXPECT_EQ(text.find("e-"), std::string::npos) << text;
+    EXPECT_EQ(text.find("e+"), std::string::npos) << text;
+    EXPECT_NE(text.find("FLOP/s  "), std::string::npos) << text;
+    EXPECT_EQ(text.find("this machine's cores") != std::string::npos, other == run) << text;
+  }
+  // A plan against itself: no difference, without signs.
+  EXPECT_EQ(Tideline({"compare", plan, plan}).out.find("+0"), std::string::npos);
+}
+
 struct BadCase {
   std::vector<std::string> words;
   int exit_code;
@@ -179,6 +247,10 @@ TEST(MainJobTest, BadInputIsNamed) {
       {{"simulate", cut}, 5, "cut.json"},
       {{"simulate", other_graph}, 5, "graph_hash"},
       {{"simulate", good, "--slow", "rank=9:1.2"}, 2, "ranks 0 to 1"},
+      {{"simulate", good, "--tide", Temporary("t.svg"), "--tide-ranks", "2"}, 2, "from 0 to 1"},
+      {{"simulate", good, "--tide-ranks", "1"}, 2, "--tide FILE"},
+      {{"simulate", good, "-o", "-"}, 2, "name of a file"},
+      {{"execute", good, "--perfetto", "-"}, 2, "name of a file"},
       {{"execute", good, "--resume"}, 2, "--checkpoint"},
       {{"execute", good, "--schedule", "dice"}, 2, "seed:N"},
       {{"execute", good, "--device", "cuda"}, 6, "emulated"},

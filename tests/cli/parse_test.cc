@@ -87,7 +87,7 @@ struct BadLine {
 
 TEST(ParseTest, ErrorsSayWhatToWrite) {
   const BadLine cases[] = {
-      {{}, "the verb is missing; valid: simulate, compare"},
+      {{"-q"}, "the verb is missing before `-q`; valid: simulate, compare"},
       {{"simulat"}, "unknown verb `simulat`; did you mean `simulate`? valid: simulate, compare"},
       {{"--json"}, "the verb is missing"},
       {{"simulate"}, "PLAN is missing: The plan."},

@@ -25,6 +25,15 @@ TEST(ProgramTest, HelpAndVersion) {
   EXPECT_EQ(Tideline({"--version"}).exit_code, 0);
 }
 
+// Without a verb the page is shown too, as the complaint that it is.
+TEST(ProgramTest, WithoutAVerbShowsThePage) {
+  const ProgramResult result = Tideline({});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(result.err.rfind("tideline: the verb is missing\n", 0), 0u) << result.err;
+  EXPECT_NE(result.err.find(Tideline({"--help"}).out), std::string::npos) << result.err;
+}
+
 // Every verb has a help page with an example of itself.
 TEST(ProgramTest, EveryVerbHasHelpWithExamples) {
   for (const auto& command : MakeCommands()) {
@@ -127,6 +136,8 @@ TEST(ProgramTest, OutputGoesToTheFileInstead) {
   const ProgramResult result = Tideline({"doctor", "--json", "-o", path});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.out, "");
+  EXPECT_EQ(result.err.rfind("wrote " + path + " (", 0), 0u) << result.err;
+  EXPECT_EQ(Tideline({"doctor", "--json", "--quiet", "-o", path}).err, "");
   EXPECT_TRUE(JsonDocument::Load(path).ok());
   EXPECT_NE(Tideline({"doctor", "-o", "-"}).out, "");
   const ProgramResult failed = Tideline({"doctor", "-o", "/nonexistent/x"});
