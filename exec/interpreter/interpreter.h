@@ -17,8 +17,8 @@
 #include "base/status.h"
 #include "exec/data/token_source.h"
 #include "exec/device/device.h"
+#include "exec/interpreter/position_board.h"
 #include "exec/interpreter/run_report.h"
-#include "exec/launch/position_board.h"
 #include "planner/program/program.h"
 #include "traces/run/run_sink.h"
 

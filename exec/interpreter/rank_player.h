@@ -23,8 +23,8 @@
 #include "exec/data/token_source.h"
 #include "exec/device/device.h"
 #include "exec/device/launch.h"
+#include "exec/interpreter/position_board.h"
 #include "exec/interpreter/section_trace.h"
-#include "exec/launch/position_board.h"
 #include "planner/program/program.h"
 
 namespace tideline {

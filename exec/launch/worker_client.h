@@ -15,8 +15,8 @@
 #include <string>
 
 #include "base/status.h"
+#include "exec/interpreter/position_board.h"
 #include "exec/interpreter/run_report.h"
-#include "exec/launch/position_board.h"
 #include "exec/worker/protocol.h"
 #include "planner/program/program.h"
 #include "traces/run/run_sink.h"

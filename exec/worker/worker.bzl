@@ -9,7 +9,7 @@ def tideline_worker(name, backend):
             ":worker",
             backend,
             "//base:status",
-            "//exec/launch:position_board",
+            "//exec/interpreter:position_board",
             "//planner/program",
         ],
     )

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "base/status.h"
-#include "exec/launch/position_board.h"
+#include "exec/interpreter/position_board.h"
 #include "exec/worker/protocol.h"
 #include "planner/program/program.h"
 
@@ -17,9 +17,9 @@ struct WorkerPipes {
   int answer = 1;
 };
 
-// Serves one request. `board` may be null; `on_program` is called once, with a Program that lives
-// until the function returns, before anything runs (null: not called). The returned status is also
-// what the other side was told, unless telling failed.
+// Serves one request. A `board_descriptor` below 0 means that there is no board; `on_program` is
+// called once, with a Program that lives until the function returns, before anything runs (null:
+// not called). The returned status is also what the other side was told, unless telling failed.
 Status ServeRequest(const WorkerPipes& pipes, int board_descriptor,
                     const std::function<void(const Program*, const PositionBoard*)>& on_program);
 

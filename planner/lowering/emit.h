@@ -2,7 +2,7 @@
 #ifndef TIDELINE_PLANNER_LOWERING_EMIT_H_
 #define TIDELINE_PLANNER_LOWERING_EMIT_H_
 
-#include "planner/lowering/draft.h"
+#include "planner/draft/draft.h"
 #include "planner/program/program.h"
 
 namespace tideline {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "planner/lowering/draft.h"
+#include "planner/draft/draft.h"
 #include "planner/plan/plan.h"
 #include "planner/program/program.h"
 

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "planner/lowering/draft.h"
+#include "planner/draft/draft.h"
 
 namespace tideline {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/lowering/draft.h"
+#include "planner/draft/draft.h"
 #include "planner/lowering/parameter_layout.h"
 #include "planner/program/builder.h"
 #include "planner/program/program.h"

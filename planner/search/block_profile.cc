@@ -5,7 +5,7 @@
 
 #include "models/cluster/cost_model.h"
 #include "models/ops/op_table.h"
-#include "planner/lowering/draft.h"
+#include "planner/draft/draft.h"
 #include "planner/techniques/checkpoint/lower.h"
 #include "planner/techniques/tensor_parallel/lower.h"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "planner/lowering/draft.h"
+#include "planner/draft/draft.h"
 #include "planner/plan/plan.h"
 #include "planner/techniques/propose.h"
 

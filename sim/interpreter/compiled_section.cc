@@ -29,7 +29,7 @@ class SectionCompiler {
 
  private:
   struct LaneUnits {
-    std::vector<Unit> units;
+    std::vector<LaneUnit> units;
     std::vector<UnitPart> parts;
     bool closed = true;  // no kernel may join the last unit
   };
@@ -46,9 +46,9 @@ class SectionCompiler {
     }
   }
 
-  Unit& Open(uint16_t lane, UnitKind kind, uint32_t what) {
+  LaneUnit& Open(uint16_t lane, UnitKind kind, uint32_t what) {
     LaneUnits& on_lane = lanes_[lane];
-    Unit& unit = on_lane.units.emplace_back();
+    LaneUnit& unit = on_lane.units.emplace_back();
     unit.kind = kind;
     unit.what = what;
     unit.host_tasks_before = host_tasks_;
@@ -122,7 +122,8 @@ class SectionCompiler {
                        (on_lane.units.back().kind == UnitKind::kMemory ||
                         (on_lane.units.back().kind == UnitKind::kCompute &&
                          on_lane.units.back().host_tasks_before == host_tasks_));
-    Unit& unit = joins ? on_lane.units.back() : Open(instruction.lane, UnitKind::kCompute, kNoId);
+    LaneUnit& unit =
+        joins ? on_lane.units.back() : Open(instruction.lane, UnitKind::kCompute, kNoId);
     if (!joins || unit.kind == UnitKind::kMemory) {
       unit.kind = UnitKind::kCompute;
       unit.launch_s = host_s_;
@@ -135,7 +136,7 @@ class SectionCompiler {
 
   void AddHostTask(uint32_t index) {
     const Instruction& instruction = section_.instructions[index];
-    Unit& unit = Open(instruction.lane, UnitKind::kHostTask, instruction.what);
+    LaneUnit& unit = Open(instruction.lane, UnitKind::kHostTask, instruction.what);
     unit.launch_s = host_s_;
     unit.busy_s = input_.host->host_task_s;
     AddPart(index, unit.busy_s, kNoId);
@@ -146,7 +147,7 @@ class SectionCompiler {
   void AddTransfer(uint32_t index, UnitKind kind, double launch_cost_s) {
     const Instruction& instruction = section_.instructions[index];
     host_s_ += launch_cost_s;
-    Unit& unit = Open(instruction.lane, kind, instruction.what);
+    LaneUnit& unit = Open(instruction.lane, kind, instruction.what);
     unit.launch_s = host_s_;
     for (const Operand& operand : section_.Operands(instruction)) {
       unit.bytes = std::max(unit.bytes, operand.bytes);
@@ -160,7 +161,7 @@ class SectionCompiler {
     for (LaneUnits& on_lane : lanes_) {
       compiled.lane_begin.push_back(static_cast<uint32_t>(compiled.units.size()));
       const uint32_t shift = static_cast<uint32_t>(compiled.parts.size());
-      for (Unit& unit : on_lane.units) {
+      for (LaneUnit& unit : on_lane.units) {
         unit.parts_begin += shift;
         unit.parts_end += shift;
         compiled.units.push_back(unit);

@@ -40,7 +40,7 @@ struct UnitWait {
   uint32_t unit = 0;  // on that lane
 };
 
-struct Unit {
+struct LaneUnit {
   UnitKind kind = UnitKind::kMemory;
   bool has_memory = false;  // some part is a kAlloc or kFree
   uint32_t what = kNoId;    // collective, peer, host task
@@ -63,16 +63,16 @@ struct UnitPart {
 };
 
 struct CompiledSection {
-  std::vector<Unit> units;           // lane by lane
+  std::vector<LaneUnit> units;       // lane by lane
   std::vector<uint32_t> lane_begin;  // lanes + 1 entries, into units
   std::vector<UnitWait> waits;
   std::vector<UnitPart> parts;  // unit by unit
   uint32_t host_tasks = 0;
 
-  std::span<const UnitWait> Waits(const Unit& unit) const {
+  std::span<const UnitWait> Waits(const LaneUnit& unit) const {
     return {waits.data() + unit.waits_begin, waits.data() + unit.waits_end};
   }
-  std::span<const UnitPart> Parts(const Unit& unit) const {
+  std::span<const UnitPart> Parts(const LaneUnit& unit) const {
     return {parts.data() + unit.parts_begin, parts.data() + unit.parts_end};
   }
 };

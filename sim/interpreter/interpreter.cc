@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "sim/interpreter/compiled_section.h"
-#include "sim/interpreter/rank_player.h"
+#include "sim/interpreter/virtual_rank.h"
 #include "sim/platform/platform.h"
 
 namespace tideline {
@@ -93,7 +93,7 @@ class Interpreter final : public Engine::Listener, public Transport {
 
   // ---- Transport ----
 
-  bool Arrive(RankPlayer& player, uint16_t lane, const Unit& unit, double time_s) override {
+  bool Arrive(VirtualRank& player, uint16_t lane, const LaneUnit& unit, double time_s) override {
     const Meetings::Place place = meetings_->PlaceOf(IndexOf(player), lane);
     if (place.meeting == Meetings::kAlone) return true;
     Meeting& meeting = meetings_->At(place.meeting);
@@ -116,7 +116,7 @@ class Interpreter final : public Engine::Listener, public Transport {
     return false;
   }
 
-  void SectionEnded(RankPlayer& player, double time_s) override {
+  void SectionEnded(VirtualRank& player, double time_s) override {
     const uint32_t index = IndexOf(player);
     const int32_t step = player.step();
     if (static_cast<size_t>(step) >= ends_.size()) {
@@ -137,7 +137,7 @@ class Interpreter final : public Engine::Listener, public Transport {
   uint32_t SectionTimer(uint32_t player) const {
     return static_cast<uint32_t>(meetings_->size()) + player;
   }
-  uint32_t IndexOf(const RankPlayer& player) const {
+  uint32_t IndexOf(const VirtualRank& player) const {
     return static_cast<uint32_t>(&player - players_.data());
   }
 
@@ -172,7 +172,7 @@ class Interpreter final : public Engine::Listener, public Transport {
   }
 
   void BeginSection(uint32_t index) {
-    RankPlayer& player = players_[index];
+    VirtualRank& player = players_[index];
     const int32_t step = next_step_[index]++;
     const uint32_t body = bodies_.BodyOf(step);
     if (step == kReportedBodies) player.Mute();
@@ -233,7 +233,7 @@ class Interpreter final : public Engine::Listener, public Transport {
 
   void Record(uint32_t index, int32_t step, double time_s) {
     RankPlay& play = result_.ranks[index];
-    const RankPlayer& player = players_[index];
+    const VirtualRank& player = players_[index];
     if (static_cast<size_t>(step) >= plays_.size()) plays_.resize(step + 1, result_.ranks);
     play.step_s = time_s - (step == 0 ? 0 : ends_[step - 1][index]);
     play.split = player.split();
@@ -275,17 +275,17 @@ class Interpreter final : public Engine::Listener, public Transport {
     engine_.Stop();
   }
 
-  std::string Describe(const RankPlayer& player, uint32_t instruction) const {
+  std::string Describe(const VirtualRank& player, uint32_t instruction) const {
     const Instruction& it = player.section()->instructions[instruction];
     return absl::StrCat(std::string(Name(it.kind)), " '", std::string(NameText(program_, it.name)),
                         "' (instruction ", instruction, " of body ", bodies_.BodyOf(player.step()),
                         ", lane '", LaneName(program_, player.role().lanes[it.lane]), "')");
   }
 
-  Status Mismatch(const Meeting& meeting, const RankPlayer& player, const Unit& unit) const {
+  Status Mismatch(const Meeting& meeting, const VirtualRank& player, const LaneUnit& unit) const {
     std::string others;
     for (size_t party = 0; party < meeting.parties.size(); ++party) {
-      const RankPlayer& other = players_[meeting.parties[party].player];
+      const VirtualRank& other = players_[meeting.parties[party].player];
       if (meeting.arrival_s[party] < 0 || &other == &player) continue;
       for (const BlockedLane& blocked : other.Blocked()) {
         if (blocked.lane != meeting.parties[party].lane) continue;
@@ -322,7 +322,7 @@ class Interpreter final : public Engine::Listener, public Transport {
     std::string text;
     size_t described = 0;
     for (uint32_t index = 0; index < players_.size(); ++index) {
-      const RankPlayer& player = players_[index];
+      const VirtualRank& player = players_[index];
       const std::vector<BlockedLane> blocked = player.Blocked();
       if (blocked.empty()) continue;
       if (++described > kDescribedRanks) continue;
@@ -357,7 +357,7 @@ class Interpreter final : public Engine::Listener, public Transport {
   Platform platform_;
   std::unique_ptr<Meetings> meetings_;
   std::map<std::pair<uint32_t, double>, CompiledRole> compiled_;
-  std::vector<RankPlayer> players_;
+  std::vector<VirtualRank> players_;
   std::vector<const CompiledRole*> roles_;    // per player
   std::vector<int32_t> next_step_;            // per player
   std::vector<std::vector<double>> ends_;     // [step][player]

@@ -1,6 +1,6 @@
 // Interpreter: plays the bodies of a Program in virtual time until the step time is known.
 //
-// Dates of a rank's own work are computed (sim/interpreter/rank_player.h); transfers meet
+// Dates of a rank's own work are computed (sim/interpreter/virtual_rank.h); transfers meet
 // (sim/interpreter/meetings.h) and become flows of the engine. A transfer starts when its last end
 // is ready, pays its latency, and is over for all ends when its last flow has arrived.
 //

@@ -1,8 +1,11 @@
 #include "tests/layering/layering.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
 #include <sstream>
 
 namespace tideline {
@@ -188,6 +191,68 @@ bool IsOthers(const std::string& header) {
   });
 }
 
+// "planner/plan" of "planner/plan/plan.h", "base" of "base/file.h"; empty for tests and bench.
+std::string PartOf(const std::string& path) {
+  if (IsBelow(path, "tests") || IsBelow(path, "bench")) return "";
+  const size_t slash = path.find('/');
+  const size_t second = slash == std::string::npos ? slash : path.find('/', slash + 1);
+  return path.substr(0, second == std::string::npos ? slash : second);
+}
+
+// Depth-first search; every edge back into the way that led there closes a circle.
+class CircleFinder {
+ public:
+  explicit CircleFinder(const std::map<std::string, std::set<std::string>>& includes)
+      : includes_(includes) {}
+
+  std::vector<std::string> Find() {
+    for (const auto& [part, unused] : includes_) Visit(part);
+    return circles_;
+  }
+
+ private:
+  void Visit(const std::string& part) {
+    const auto on_way = std::find(way_.begin(), way_.end(), part);
+    if (on_way != way_.end()) {
+      std::string circle;
+      for (auto step = on_way; step != way_.end(); ++step) circle += *step + " -> ";
+      circles_.push_back(circle + part);
+      return;
+    }
+    const auto found = includes_.find(part);
+    if (found == includes_.end() || !visited_.insert(part).second) return;
+    way_.push_back(part);
+    for (const std::string& next : found->second) Visit(next);
+    way_.pop_back();
+  }
+
+  const std::map<std::string, std::set<std::string>>& includes_;
+  std::set<std::string> visited_;
+  std::vector<std::string> way_;
+  std::vector<std::string> circles_;
+};
+
+// exec/device/device.h declares these, every backend defines its own, and a program has one
+// backend.
+bool IsDefinedByBackends(const std::string& type) {
+  return type == "tideline::DeviceObject" || type == "tideline::StreamObject";
+}
+
+// The name of the type whose definition begins on this line, outside any other; empty when none
+// does.
+std::string DefinedType(const std::string& line) {
+  if (!line.ends_with("{")) return "";
+  for (const std::string_view keyword : {"enum class ", "class ", "struct "}) {
+    if (!line.starts_with(keyword)) continue;
+    size_t end = keyword.size();
+    while (end < line.size() && (std::isalnum(line[end]) != 0 || line[end] == '_')) ++end;
+    // A specialisation, or a type inside another.
+    if (line[end] == '<' || line[end] == ':') return "";
+    return line.substr(keyword.size(), end - keyword.size());
+  }
+  return "";
+}
+
 bool IsSkippedFolder(const std::string& name) {
   return name.starts_with("bazel-") || name == ".git" || name == ".cache" || name == "shared";
 }
@@ -214,9 +279,9 @@ std::vector<std::string> CheckIncludes(const std::string& path, std::string_view
   return violations;
 }
 
-std::vector<std::string> CheckTree(const std::string& root, int* files) {
+std::vector<SourceFile> ReadTree(const std::string& root) {
   namespace fs = std::filesystem;
-  std::vector<std::string> paths;
+  std::vector<SourceFile> files;
   for (auto entry = fs::recursive_directory_iterator(root);
        entry != fs::recursive_directory_iterator(); ++entry) {
     if (entry->is_directory() && IsSkippedFolder(entry->path().filename().string())) {
@@ -224,21 +289,59 @@ std::vector<std::string> CheckTree(const std::string& root, int* files) {
       continue;
     }
     const std::string extension = entry->path().extension().string();
-    if (extension == ".h" || extension == ".cc" || extension == ".cu" || extension == ".cuh") {
-      paths.push_back(fs::relative(entry->path(), root).string());
+    if (extension != ".h" && extension != ".cc" && extension != ".cu" && extension != ".cuh") {
+      continue;
     }
-  }
-  std::sort(paths.begin(), paths.end());
-  *files = static_cast<int>(paths.size());
-  std::vector<std::string> violations;
-  for (const std::string& path : paths) {
     std::ostringstream content;
-    content << std::ifstream(fs::path(root) / path).rdbuf();
-    for (std::string& violation : CheckIncludes(path, content.str())) {
-      violations.push_back(std::move(violation));
+    content << std::ifstream(entry->path()).rdbuf();
+    files.push_back({fs::relative(entry->path(), root).string(), content.str()});
+  }
+  std::sort(files.begin(), files.end(),
+            [](const SourceFile& a, const SourceFile& b) { return a.path < b.path; });
+  return files;
+}
+
+std::vector<std::string> FolderCircles(const std::vector<SourceFile>& files) {
+  std::map<std::string, std::set<std::string>> includes;
+  for (const SourceFile& file : files) {
+    const std::string from = PartOf(file.path);
+    std::istringstream lines(file.content);
+    for (std::string line; std::getline(lines, line);) {
+      Include include;
+      if (!ParseInclude(line, &include) || !include.quoted || IsOthers(include.header)) continue;
+      const std::string to = PartOf(include.header);
+      if (!from.empty() && !to.empty() && to != from) includes[from].insert(to);
     }
   }
-  return violations;
+  return CircleFinder(includes).Find();
+}
+
+std::vector<std::string> RepeatedTypes(const std::vector<SourceFile>& files) {
+  std::map<std::string, std::set<std::string>> places;
+  for (const SourceFile& file : files) {
+    std::vector<std::string> namespaces;
+    std::istringstream lines(file.content);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("namespace ") && line.ends_with("{")) {
+        namespaces.push_back(line.substr(10, line.size() - 11));  // with its space; "": unnamed
+      } else if (line.starts_with("}  // namespace") && !namespaces.empty()) {
+        namespaces.pop_back();
+      }
+      const std::string type = DefinedType(line);
+      const bool is_private =
+          std::find(namespaces.begin(), namespaces.end(), "") != namespaces.end();
+      if (type.empty() || is_private) continue;
+      std::string name;
+      for (const std::string& space : namespaces) name += space.substr(0, space.size() - 1) + "::";
+      places[name + type].insert(file.path);
+    }
+  }
+  std::vector<std::string> repeated;
+  for (const auto& [type, paths] : places) {
+    if (paths.size() > 1 && !IsDefinedByBackends(type))
+      repeated.push_back(type + ": " + Joined({paths.begin(), paths.end()}));
+  }
+  return repeated;
 }
 
 }  // namespace tideline

@@ -8,13 +8,58 @@
 namespace tideline {
 namespace {
 
-TEST(LayeringTest, TheTreeKeepsToTheTable) {
+std::vector<SourceFile> OurTree() {
   // The runfile is a link to the file in the tree.
-  const std::string root = std::filesystem::canonical("WORKSPACE").parent_path().string();
-  int files = 0;
-  const std::vector<std::string> violations = CheckTree(root, &files);
-  for (const std::string& violation : violations) ADD_FAILURE() << violation;
-  EXPECT_GT(files, 40) << "the tree was not found at " << root;
+  return ReadTree(std::filesystem::canonical("WORKSPACE").parent_path().string());
+}
+
+TEST(LayeringTest, TheTreeKeepsToTheTable) {
+  const std::vector<SourceFile> files = OurTree();
+  EXPECT_GT(files.size(), 40u) << "the tree was not found";
+  for (const SourceFile& file : files) {
+    for (const std::string& violation : CheckIncludes(file.path, file.content)) {
+      ADD_FAILURE() << violation;
+    }
+  }
+}
+
+TEST(LayeringTest, NoFoldersIncludeEachOther) {
+  for (const std::string& circle : FolderCircles(OurTree())) ADD_FAILURE() << circle;
+}
+
+TEST(LayeringTest, NoTwoTypesHaveOneName) {
+  for (const std::string& repeated : RepeatedTypes(OurTree())) ADD_FAILURE() << repeated;
+}
+
+TEST(LayeringTest, PlantedCirclesAreFound) {
+  const std::vector<SourceFile> files = {
+      {"planner/plan/a.h", "#include \"planner/draft/b.h\"\n"},
+      {"planner/draft/b.h", "#include <vector>\n#include \"planner/lowering/c.h\"\n"},
+      {"planner/lowering/c.cc", "#include \"planner/plan/a.h\"\n#include \"base/d.h\"\n"},
+      {"base/d.h", "#include \"base/e.h\"\n"},
+      {"tests/planner/plan/f.cc", "#include \"tests/planner/draft/g.h\"\n"},
+      {"tests/planner/draft/g.h", "#include \"tests/planner/plan/f.h\"\n"},
+  };
+  EXPECT_EQ(FolderCircles(files),
+            std::vector<std::string>{
+                "planner/draft -> planner/lowering -> planner/plan -> planner/draft"});
+  EXPECT_TRUE(FolderCircles({files.begin() + 1, files.end()}).empty());
+}
+
+TEST(LayeringTest, PlantedNamesakesAreFound) {
+  const auto inside = [](const std::string& space, const std::string& text) {
+    return "namespace tideline {\n" + (space.empty() ? "" : "namespace " + space + "{\n") + text +
+           (space.empty() ? "" : "}  // namespace " + space + "\n") + "}  // namespace tideline\n";
+  };
+  EXPECT_EQ(RepeatedTypes({{"sim/a.h", inside("", "struct Unit {\n  struct Part {\n")},
+                           {"exec/b.h", inside("", "class Unit : public Base {\n")},
+                           {"exec/c.cc", inside("", "class Part;\nenum class Kind : int {\n")}}),
+            std::vector<std::string>{"tideline::Unit: exec/b.h, sim/a.h"});
+  // Hidden in a file, or in a namespace of its own.
+  EXPECT_TRUE(RepeatedTypes({{"sim/a.cc", inside("", "struct Unit {\n")},
+                             {"exec/b.cc", "namespace {\nstruct Unit {\n}  // namespace\n"},
+                             {"exec/c.h", inside("ops ", "struct Unit {\n")}})
+                  .empty());
 }
 
 struct Planted {
@@ -80,20 +125,21 @@ TEST(LayeringTest, WhatIsAllowedIsNotReported) {
   }
 }
 
-TEST(LayeringTest, AViolationInATreeIsFound) {
+TEST(LayeringTest, TheTreeIsReadWithoutWhatIsBuilt) {
   namespace fs = std::filesystem;
   const fs::path root = fs::path(::testing::TempDir()) / "tree";
   fs::remove_all(root);
   fs::create_directories(root / "base");
   fs::create_directories(root / "bazel-out" / "base");
-  std::ofstream(root / "base" / "a.cc") << "#include \"sim/simulate.h\"\n";
   std::ofstream(root / "base" / "b.cc") << "#include <vector>";
+  std::ofstream(root / "base" / "a.cc") << "#include \"sim/simulate.h\"\n";
+  std::ofstream(root / "base" / "notes.txt") << "none";
   std::ofstream(root / "bazel-out" / "base" / "c.cc") << "#include \"sim/simulate.h\"\n";
-  int files = 0;
-  const std::vector<std::string> violations = CheckTree(root.string(), &files);
-  EXPECT_EQ(files, 2);
-  ASSERT_EQ(violations.size(), 1u);
-  EXPECT_EQ(violations[0].rfind("base/a.cc:1: includes sim/simulate.h", 0), 0u);
+  const std::vector<SourceFile> files = ReadTree(root.string());
+  ASSERT_EQ(files.size(), 2u);
+  EXPECT_EQ(files[0].path, "base/a.cc");
+  EXPECT_EQ(files[0].content, "#include \"sim/simulate.h\"\n");
+  EXPECT_EQ(files[1].path, "base/b.cc");
 }
 
 }  // namespace

@@ -14,8 +14,8 @@
 namespace tideline {
 namespace {
 
-PipelineOptions OptionsOf(const benchmark::State& state) {
-  PipelineOptions options;
+PipelineShape OptionsOf(const benchmark::State& state) {
+  PipelineShape options;
   options.data = 2;
   options.stages = static_cast<int32_t>(state.range(0));
   options.layers = static_cast<int32_t>(state.range(1));
@@ -74,7 +74,7 @@ void BM_MeasureMemory(benchmark::State& state) {
 
 // All stages at once.
 void BM_Verify(benchmark::State& state) {
-  PipelineOptions options = OptionsOf(state);
+  PipelineShape options = OptionsOf(state);
   options.with_memory = true;
   const Program program = MakePipelineProgram(options);
   for (auto _ : state) {

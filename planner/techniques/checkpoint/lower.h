@@ -4,7 +4,7 @@
 #define TIDELINE_PLANNER_TECHNIQUES_CHECKPOINT_LOWER_H_
 
 #include "base/status.h"
-#include "planner/lowering/draft.h"
+#include "planner/draft/draft.h"
 
 namespace tideline {
 

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "planner/lowering/draft.h"
+#include "planner/draft/draft.h"
 #include "planner/plan/plan.h"
 
 namespace tideline {

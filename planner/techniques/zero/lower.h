@@ -3,7 +3,7 @@
 #define TIDELINE_PLANNER_TECHNIQUES_ZERO_LOWER_H_
 
 #include "base/status.h"
-#include "planner/lowering/draft.h"
+#include "planner/draft/draft.h"
 
 namespace tideline {
 

@@ -16,8 +16,8 @@
 namespace tideline {
 namespace {
 
-PipelineOptions SmallPipeline() {
-  PipelineOptions options;
+PipelineShape SmallPipeline() {
+  PipelineShape options;
   options.data = 2;
   options.stages = 2;
   options.tensor = 2;
@@ -77,7 +77,7 @@ Program FullProgram() {
 
 TEST(FileTest, RoundTripKeepsEverything) {
   for (Program program : {FullProgram(), MakePipelineProgram({}), [] {
-                            PipelineOptions options = SmallPipeline();
+                            PipelineShape options = SmallPipeline();
                             options.with_memory = false;
                             return MakePipelineProgram(options);
                           }()}) {

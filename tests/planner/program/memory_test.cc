@@ -76,7 +76,7 @@ TEST(MemoryTest, EmptyRoleHasNoMemory) {
 TEST(MemoryTest, PipelinesStayNearTheirLiveBound) {
   for (const auto& [stages, tensor, layers, micro_batches] : std::vector<std::array<int32_t, 4>>{
            {1, 1, 1, 1}, {1, 1, 3, 5}, {2, 1, 2, 7}, {4, 2, 3, 16}, {3, 8, 5, 11}, {8, 2, 2, 24}}) {
-    PipelineOptions options;
+    PipelineShape options;
     options.data = 2;
     options.stages = stages;
     options.tensor = tensor;

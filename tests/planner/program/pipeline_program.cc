@@ -85,7 +85,7 @@ struct Saved {
 
 class Stage {
  public:
-  Stage(const PipelineOptions& options, ProgramBuilder* build, Program* program, uint32_t role,
+  Stage(const PipelineShape& options, ProgramBuilder* build, Program* program, uint32_t role,
         int32_t stage)
       : options_(options), build_(build), program_(program), role_(role), stage_(stage) {
     if (options.tensor > 1) {
@@ -329,7 +329,7 @@ class Stage {
     }
   }
 
-  const PipelineOptions& options_;
+  const PipelineShape& options_;
   ProgramBuilder* build_;
   Program* program_;
   uint32_t role_;
@@ -349,7 +349,7 @@ class Stage {
 
 }  // namespace
 
-Program MakePipelineProgram(const PipelineOptions& options) {
+Program MakePipelineProgram(const PipelineShape& options) {
   Program program;
   program.mesh = {options.data, options.stages, options.tensor};
   program.global_batch = int64_t{options.data} * options.micro_batches;

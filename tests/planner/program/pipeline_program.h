@@ -10,7 +10,7 @@
 
 namespace tideline {
 
-struct PipelineOptions {
+struct PipelineShape {
   int32_t data = 1;
   int32_t stages = 1;
   int32_t tensor = 1;
@@ -21,7 +21,7 @@ struct PipelineOptions {
   bool with_memory = true;         // lifetimes and addresses
 };
 
-Program MakePipelineProgram(const PipelineOptions& options);
+Program MakePipelineProgram(const PipelineShape& options);
 
 }  // namespace tideline
 

@@ -15,8 +15,8 @@ using testing::AssertionFailure;
 using testing::AssertionResult;
 using testing::AssertionSuccess;
 
-PipelineOptions SmallPipeline() {
-  PipelineOptions options;
+PipelineShape SmallPipeline() {
+  PipelineShape options;
   options.data = 2;
   options.stages = 2;
   options.tensor = 2;
@@ -73,7 +73,7 @@ TEST(VerifierTest, AcceptsPipelines) {
                                            {1, 4, 3, 1, 7},
                                            {3, 1, 2, 3, 1},
                                            {1, 5, 1, 2, 11}}) {
-    PipelineOptions options;
+    PipelineShape options;
     options.data = data;
     options.stages = stages;
     options.tensor = tensor;
@@ -261,7 +261,7 @@ TEST(VerifierTest, MessagesMustMeet) {
 }
 
 TEST(VerifierTest, CollectivesMustAgree) {
-  PipelineOptions options = SmallPipeline();
+  PipelineShape options = SmallPipeline();
   options.stages = 1;
   options.data = 1;
   // Each of the two ranks gets a role of its own; only one is changed.
@@ -285,7 +285,7 @@ TEST(VerifierTest, CollectivesMustAgree) {
 
 TEST(VerifierTest, RanksThatSeeDifferentRolesArePlayedOneByOne) {
   // Four replicas of a pipeline of two stages.
-  PipelineOptions options = SmallPipeline();
+  PipelineShape options = SmallPipeline();
   options.data = 4;
   options.tensor = 1;
   Program program = MakePipelineProgram(options);

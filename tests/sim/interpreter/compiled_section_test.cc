@@ -14,7 +14,7 @@ namespace {
 struct Written {
   Program program;
   CompiledSection compiled;
-  std::vector<Unit> Lane(uint16_t lane) const {
+  std::vector<LaneUnit> Lane(uint16_t lane) const {
     return {compiled.units.begin() + compiled.lane_begin[lane],
             compiled.units.begin() + compiled.lane_begin[lane + 1]};
   }
@@ -54,7 +54,7 @@ TEST(CompiledSectionTest, KernelsNobodyWatchesAreOneUnit) {
     hand.Compute(1);
     hand.Free(kComputeLane, buffer);
   });
-  const std::vector<Unit> units = it.Lane(kComputeLane);
+  const std::vector<LaneUnit> units = it.Lane(kComputeLane);
   ASSERT_EQ(units.size(), 1u);
   EXPECT_TRUE(units[0].has_memory);
   EXPECT_EQ(it.compiled.Parts(units[0]).size(), 4u);
@@ -73,14 +73,14 @@ TEST(CompiledSectionTest, WatchedKernelsAndWaitsEndARun) {
     hand.Compute(1, {copy});
     hand.Compute(1, {copy});  // the lane has waited for it already
   });
-  const std::vector<Unit> units = it.Lane(kComputeLane);
+  const std::vector<LaneUnit> units = it.Lane(kComputeLane);
   ASSERT_EQ(units.size(), 3u);
   EXPECT_EQ(it.compiled.Parts(units[0]).size(), 2u);
   EXPECT_EQ(it.compiled.Parts(units[1]).size(), 2u);
   EXPECT_EQ(it.compiled.Parts(units[2]).size(), 2u);
   ASSERT_EQ(it.compiled.Waits(units[2]).size(), 1u);
   EXPECT_EQ(it.compiled.Waits(units[2])[0].unit, 0u);
-  const std::vector<Unit> copies = it.Lane(2);
+  const std::vector<LaneUnit> copies = it.Lane(2);
   ASSERT_EQ(copies.size(), 1u);
   EXPECT_DOUBLE_EQ(copies[0].launch_s, 5.5);  // 0.5 + 3 kernels + its own 2
   EXPECT_EQ(copies[0].bytes, 8);
@@ -93,7 +93,7 @@ TEST(CompiledSectionTest, HostTasksEndARunBecauseLaterLaunchesMove) {
     hand.HostTask();
     hand.Compute(1);
   });
-  const std::vector<Unit> units = it.Lane(kComputeLane);
+  const std::vector<LaneUnit> units = it.Lane(kComputeLane);
   ASSERT_EQ(units.size(), 2u);
   EXPECT_EQ(units[0].host_tasks_before, 0u);
   EXPECT_EQ(units[1].host_tasks_before, 1u);
@@ -124,7 +124,7 @@ TEST(CompiledSectionTest, RunsEndWhenTheirKernelsDo) {
           for (const double duration : durations) hand.Compute(duration);
         },
         launch_s);
-    const Unit unit = it.Lane(kComputeLane)[0];
+    const LaneUnit unit = it.Lane(kComputeLane)[0];
     const double base_s = 5, ready_s = base_s + seconds(generator) * 4;
     double end_s = ready_s;
     for (int i = 0; i < kernels; ++i) {

@@ -1,4 +1,4 @@
-#include "planner/lowering/draft.h"
+#include "planner/draft/draft.h"
 
 #include <algorithm>
 

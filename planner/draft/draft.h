@@ -3,14 +3,14 @@
 // A draft always describes a complete program. It starts as plain training on one rank (all blocks
 // on one stage, all micro-batches one after the other), and each technique's pass rewrites its
 // part:
-//   data_parallel    mesh[dp], the micro-batches of one replica, buckets
+//   data_parallel    mesh[dp], the micro-batches of one replica
 //   zero             what is sharded over dp
 //   tensor_parallel  mesh[tp], the graph of one rank with its collectives
 //   checkpoint       what each block runs again before its backward
 //   pipeline         mesh[pp], chunks, the order of units and transfers per stage
 // Emit() (planner/lowering/emit.h) turns a draft into instructions after any of them.
-#ifndef TIDELINE_PLANNER_LOWERING_DRAFT_H_
-#define TIDELINE_PLANNER_LOWERING_DRAFT_H_
+#ifndef TIDELINE_PLANNER_DRAFT_DRAFT_H_
+#define TIDELINE_PLANNER_DRAFT_DRAFT_H_
 
 #include <array>
 #include <cstdint>
@@ -99,4 +99,4 @@ Boundaries BlockBoundaries(const Graph& graph);
 
 }  // namespace tideline
 
-#endif  // TIDELINE_PLANNER_LOWERING_DRAFT_H_
+#endif  // TIDELINE_PLANNER_DRAFT_DRAFT_H_

@@ -1,4 +1,4 @@
-#include "sim/interpreter/memory_tide.h"
+#include "sim/interpreter/virtual_tide.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 namespace tideline {
 
-MemoryTide::MemoryTide(const Role& role, int32_t rank, RunSink* sink)
+VirtualTide::VirtualTide(const Role& role, int32_t rank, RunSink* sink)
     : role_(role), rank_(rank), sink_(sink) {
   for (const Buffer& buffer : role.buffers) {
     if (!buffer.persistent || buffer.category == Category::kRuntime) continue;
@@ -23,9 +23,9 @@ MemoryTide::MemoryTide(const Role& role, int32_t rank, RunSink* sink)
   }
 }
 
-void MemoryTide::EndSection() { Apply(std::numeric_limits<double>::infinity()); }
+void VirtualTide::EndSection() { Apply(std::numeric_limits<double>::infinity()); }
 
-void MemoryTide::Apply(double before_s) {
+void VirtualTide::Apply(double before_s) {
   std::sort(others_.begin(), others_.end());
   auto compute = compute_.begin();
   auto other = others_.begin();
@@ -41,7 +41,7 @@ void MemoryTide::Apply(double before_s) {
   next_batch_ = std::max(kBatch, 2 * (compute_.size() + others_.size()));
 }
 
-void MemoryTide::ApplyOne(const Pending& change) {
+void VirtualTide::ApplyOne(const Pending& change) {
   const Buffer& buffer = role_.buffers[change.buffer];
   if (buffer.category == Category::kRuntime) return;
   const int space = static_cast<int>(buffer.space);
@@ -54,7 +54,7 @@ void MemoryTide::ApplyOne(const Pending& change) {
   Report(change.time_s, space, category);
 }
 
-void MemoryTide::Report(double time_s, int space, int category) {
+void VirtualTide::Report(double time_s, int space, int category) {
   sink_->Add(MemorySample{.rank = rank_,
                           .space = static_cast<uint8_t>(space),
                           .category = static_cast<uint8_t>(category),

@@ -1,4 +1,4 @@
-#include "exec/launch/position_board.h"
+#include "exec/interpreter/position_board.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -4,8 +4,8 @@
 // back and applied by (time, place in the list) once nothing earlier can come. Because the list
 // extends all waits, that is an order the dependencies allow, and the peak never exceeds the live
 // bound. Category runtime does not count (DEFINITIONS 2).
-#ifndef TIDELINE_SIM_INTERPRETER_MEMORY_TIDE_H_
-#define TIDELINE_SIM_INTERPRETER_MEMORY_TIDE_H_
+#ifndef TIDELINE_SIM_INTERPRETER_VIRTUAL_TIDE_H_
+#define TIDELINE_SIM_INTERPRETER_VIRTUAL_TIDE_H_
 
 #include <array>
 #include <cstdint>
@@ -16,10 +16,10 @@
 
 namespace tideline {
 
-class MemoryTide {
+class VirtualTide {
  public:
   // Persistent buffers are live from the start. `sink` may be null; both must outlive this.
-  MemoryTide(const Role& role, int32_t rank, RunSink* sink);
+  VirtualTide(const Role& role, int32_t rank, RunSink* sink);
 
   // `index` is the instruction's place in its section. Changes of one lane come in order; those of
   // the compute lane, nearly all of them, are kept apart so that they need no sorting.
@@ -67,4 +67,4 @@ class MemoryTide {
 
 }  // namespace tideline
 
-#endif  // TIDELINE_SIM_INTERPRETER_MEMORY_TIDE_H_
+#endif  // TIDELINE_SIM_INTERPRETER_VIRTUAL_TIDE_H_

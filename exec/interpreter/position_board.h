@@ -7,8 +7,8 @@
 //
 //   TL_ASSIGN_OR_RETURN(PositionBoard board, PositionBoard::Create(8));
 //   ... fork; the child: PositionBoard::Attach(board.descriptor(), 8)
-#ifndef TIDELINE_EXEC_LAUNCH_POSITION_BOARD_H_
-#define TIDELINE_EXEC_LAUNCH_POSITION_BOARD_H_
+#ifndef TIDELINE_EXEC_INTERPRETER_POSITION_BOARD_H_
+#define TIDELINE_EXEC_INTERPRETER_POSITION_BOARD_H_
 
 #include <atomic>
 #include <cstddef>
@@ -64,4 +64,4 @@ std::string PositionLine(const Program& program, int rank, const Position& posit
 
 }  // namespace tideline
 
-#endif  // TIDELINE_EXEC_LAUNCH_POSITION_BOARD_H_
+#endif  // TIDELINE_EXEC_INTERPRETER_POSITION_BOARD_H_

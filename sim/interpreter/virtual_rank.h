@@ -1,4 +1,4 @@
-// RankPlayer: the lanes of one rank in virtual time.
+// VirtualRank: the lanes of one rank in virtual time.
 //
 // What a rank does alone (kernels, host tasks, launches) has fixed durations, so its dates follow
 // from its own lanes and are computed as soon as they can be, ahead of the clock. Only transfers
@@ -7,8 +7,8 @@
 //
 // An idle compute lane is charged by planner/program/attribution.h; a section's parts add up to its
 // length.
-#ifndef TIDELINE_SIM_INTERPRETER_RANK_PLAYER_H_
-#define TIDELINE_SIM_INTERPRETER_RANK_PLAYER_H_
+#ifndef TIDELINE_SIM_INTERPRETER_VIRTUAL_RANK_H_
+#define TIDELINE_SIM_INTERPRETER_VIRTUAL_RANK_H_
 
 #include <array>
 #include <cstdint>
@@ -18,12 +18,12 @@
 #include "planner/program/attribution.h"
 #include "planner/program/program.h"
 #include "sim/interpreter/compiled_section.h"
-#include "sim/interpreter/memory_tide.h"
+#include "sim/interpreter/virtual_tide.h"
 #include "traces/run/run_sink.h"
 
 namespace tideline {
 
-class RankPlayer;
+class VirtualRank;
 
 // What players need from outside.
 class Transport {
@@ -31,9 +31,9 @@ class Transport {
   virtual ~Transport() = default;
   // The player's end of the transfer on `lane` is ready at `time_s`. True: it needs no network and
   // is over at once; false: Complete() will come.
-  virtual bool Arrive(RankPlayer& player, uint16_t lane, const Unit& unit, double time_s) = 0;
+  virtual bool Arrive(VirtualRank& player, uint16_t lane, const LaneUnit& unit, double time_s) = 0;
   // Every lane has finished the section; the last one at `time_s`.
-  virtual void SectionEnded(RankPlayer& player, double time_s) = 0;
+  virtual void SectionEnded(VirtualRank& player, double time_s) = 0;
 };
 
 // Names of a Program in a sink, interned when first used.
@@ -57,11 +57,11 @@ struct BlockedLane {
   uint32_t waits_for = kNoId;  // else the instruction that it waits for
 };
 
-class RankPlayer {
+class VirtualRank {
  public:
   // `sink` and `names` may be null together. All must outlive the player. Precondition: at most 64
   // lanes.
-  RankPlayer(const Program& program, int32_t rank, RunSink* sink, SinkNames* names);
+  VirtualRank(const Program& program, int32_t rank, RunSink* sink, SinkNames* names);
 
   // Starts every lane; call Run() after it. Precondition: no section is under way.
   void BeginSection(const Section& section, const CompiledSection& compiled, int32_t step,
@@ -82,7 +82,7 @@ class RankPlayer {
   int32_t rank() const { return rank_; }
   int32_t step() const { return step_; }
   const Role& role() const { return role_; }
-  const MemoryTide& tide() const { return tide_; }
+  const VirtualTide& tide() const { return tide_; }
   const Section* section() const { return section_; }
 
   // Of the last section that ended.
@@ -106,15 +106,15 @@ class RankPlayer {
 
   void PlayLane(uint16_t lane, Transport& transport);
   // The date when the waits of `unit` are over; false when one is not.
-  bool WaitsOver(uint16_t lane, const Unit& unit, double& ready_s);
-  double PlayCompute(const Unit& unit, double ready_s, double launch_base_s);
-  void EndUnit(uint16_t lane, const Unit& unit, double end_s);
-  void PlayParts(uint16_t lane, const Unit& unit, double ready_s, double launch_base_s,
+  bool WaitsOver(uint16_t lane, const LaneUnit& unit, double& ready_s);
+  double PlayCompute(const LaneUnit& unit, double ready_s, double launch_base_s);
+  void EndUnit(uint16_t lane, const LaneUnit& unit, double end_s);
+  void PlayParts(uint16_t lane, const LaneUnit& unit, double ready_s, double launch_base_s,
                  double end_s);
   void Bind(uint16_t lane, uint32_t unit, double end_s);
   void EndSection(Transport& transport);
   void Emit(const UnitPart& part, double start_s, double end_s, int64_t bytes);
-  const Unit& UnitAt(uint16_t lane, uint32_t unit) const {
+  const LaneUnit& UnitAt(uint16_t lane, uint32_t unit) const {
     return compiled_->units[lanes_[lane].begin + unit];
   }
 
@@ -122,7 +122,7 @@ class RankPlayer {
   int32_t rank_;
   RunSink* sink_;
   SinkNames* names_;
-  MemoryTide tide_;
+  VirtualTide tide_;
 
   const Section* section_ = nullptr;
   const CompiledSection* compiled_ = nullptr;
@@ -142,4 +142,4 @@ class RankPlayer {
 
 }  // namespace tideline
 
-#endif  // TIDELINE_SIM_INTERPRETER_RANK_PLAYER_H_
+#endif  // TIDELINE_SIM_INTERPRETER_VIRTUAL_RANK_H_

@@ -1,4 +1,4 @@
-#include "sim/interpreter/memory_tide.h"
+#include "sim/interpreter/virtual_tide.h"
 
 #include <algorithm>
 #include <random>
@@ -15,19 +15,19 @@ Role RoleOf(const std::vector<int64_t>& bytes) {
   return role;
 }
 
-TEST(MemoryTideTest, PersistentBuffersAreLiveAndRuntimeIsNot) {
+TEST(VirtualTideTest, PersistentBuffersAreLiveAndRuntimeIsNot) {
   Role role = RoleOf({100, 20, 7});
   role.buffers[0].persistent = role.buffers[1].persistent = role.buffers[2].persistent = true;
   role.buffers[1].space = Space::kPinnedHost;
   role.buffers[2].category = Category::kRuntime;
-  EXPECT_EQ(MemoryTide(role, 0, nullptr).peak(), (std::array<int64_t, kSpaces>{100, 20}));
+  EXPECT_EQ(VirtualTide(role, 0, nullptr).peak(), (std::array<int64_t, kSpaces>{100, 20}));
 }
 
 // At one date the list decides: the free at place 3 comes before the alloc at place 5.
-TEST(MemoryTideTest, EqualDatesGoByPlace) {
+TEST(VirtualTideTest, EqualDatesGoByPlace) {
   for (const uint32_t place : {1u, 5u}) {
     const Role role = RoleOf({100, 50});
-    MemoryTide tide(role, 0, nullptr);
+    VirtualTide tide(role, 0, nullptr);
     tide.Change(2, 2, place, 1, true);  // on a lane of its own
     tide.Change(kComputeLane, 0, 0, 0, true);
     tide.Change(kComputeLane, 2, 3, 0, false);
@@ -37,7 +37,7 @@ TEST(MemoryTideTest, EqualDatesGoByPlace) {
 }
 
 // However lanes run ahead of each other, the peak is that of the changes in order of time.
-TEST(MemoryTideTest, ArrivalOrderDoesNotMatter) {
+TEST(VirtualTideTest, ArrivalOrderDoesNotMatter) {
   std::mt19937 generator(3);
   constexpr int kBuffers = 6000;
   std::vector<int64_t> bytes;
@@ -64,7 +64,7 @@ TEST(MemoryTideTest, ArrivalOrderDoesNotMatter) {
     peak = std::max(peak, live);
   }
   // `changes` are of many lanes, out of order by at most 100 s; whatever is older may be applied.
-  MemoryTide tide(role, 0, nullptr);
+  VirtualTide tide(role, 0, nullptr);
   for (const Change& change : changes) {
     tide.Change(/*lane=*/2, change.time_s, change.index, change.buffer, change.alloc);
     tide.Advance(static_cast<double>(change.buffer) - 1);

@@ -1,4 +1,4 @@
-#include "sim/interpreter/rank_player.h"
+#include "sim/interpreter/virtual_rank.h"
 
 #include <algorithm>
 #include <bit>
@@ -24,7 +24,7 @@ uint32_t SinkNames::IdOf(const Instruction& instruction) {
   return id;
 }
 
-RankPlayer::RankPlayer(const Program& program, int32_t rank, RunSink* sink, SinkNames* names)
+VirtualRank::VirtualRank(const Program& program, int32_t rank, RunSink* sink, SinkNames* names)
     : role_(program.roles[program.ranks[rank].role]),
       rank_(rank),
       sink_(sink),
@@ -38,8 +38,8 @@ RankPlayer::RankPlayer(const Program& program, int32_t rank, RunSink* sink, Sink
   }
 }
 
-void RankPlayer::BeginSection(const Section& section, const CompiledSection& compiled, int32_t step,
-                              double time_s) {
+void VirtualRank::BeginSection(const Section& section, const CompiledSection& compiled,
+                               int32_t step, double time_s) {
   TL_CHECK(!under_way_, "sections of a rank follow each other");
   section_ = &section;
   compiled_ = &compiled;
@@ -63,9 +63,9 @@ void RankPlayer::BeginSection(const Section& section, const CompiledSection& com
   section_bytes_ = {};
 }
 
-void RankPlayer::Complete(uint16_t lane, double own_arrival_s, double start_s, double end_s) {
+void VirtualRank::Complete(uint16_t lane, double own_arrival_s, double start_s, double end_s) {
   Lane& on_lane = lanes_[lane];
-  const Unit& unit = UnitAt(lane, on_lane.next);
+  const LaneUnit& unit = UnitAt(lane, on_lane.next);
   on_lane.in_transfer = false;
   UnitTimes& times = times_[on_lane.begin + on_lane.next];
   times.own_arrival_s = own_arrival_s;
@@ -74,7 +74,7 @@ void RankPlayer::Complete(uint16_t lane, double own_arrival_s, double start_s, d
   ready_lanes_ |= uint64_t{1} << lane;
 }
 
-void RankPlayer::Run(Transport& transport, double now_s) {
+void VirtualRank::Run(Transport& transport, double now_s) {
   while (ready_lanes_ != 0) {
     const int lane = std::countr_zero(ready_lanes_);
     ready_lanes_ &= ready_lanes_ - 1;
@@ -84,7 +84,7 @@ void RankPlayer::Run(Transport& transport, double now_s) {
   if (under_way_ && lanes_left_ == 0) EndSection(transport);
 }
 
-bool RankPlayer::WaitsOver(uint16_t lane, const Unit& unit, double& ready_s) {
+bool VirtualRank::WaitsOver(uint16_t lane, const LaneUnit& unit, double& ready_s) {
   for (const UnitWait& wait : compiled_->Waits(unit)) {
     Lane& other = lanes_[wait.lane];
     if (other.next <= wait.unit) {
@@ -100,10 +100,10 @@ bool RankPlayer::WaitsOver(uint16_t lane, const Unit& unit, double& ready_s) {
   return true;
 }
 
-void RankPlayer::PlayLane(uint16_t lane, Transport& transport) {
+void VirtualRank::PlayLane(uint16_t lane, Transport& transport) {
   Lane& on_lane = lanes_[lane];
   while (!on_lane.in_transfer && on_lane.next < on_lane.count) {
-    const Unit& unit = UnitAt(lane, on_lane.next);
+    const LaneUnit& unit = UnitAt(lane, on_lane.next);
     double ready_s = on_lane.free_s;
     if (!WaitsOver(lane, unit, ready_s)) return;
     if (lane == kComputeLane) {
@@ -144,7 +144,7 @@ void RankPlayer::PlayLane(uint16_t lane, Transport& transport) {
   }
 }
 
-double RankPlayer::PlayCompute(const Unit& unit, double ready_s, double launch_base_s) {
+double VirtualRank::PlayCompute(const LaneUnit& unit, double ready_s, double launch_base_s) {
   const double first_launch_s = launch_base_s + unit.launch_s;
   const double first_start_s = std::max(ready_s, first_launch_s);
   const double end_s = std::max(ready_s + unit.busy_s, launch_base_s + unit.host_end_s);
@@ -157,8 +157,8 @@ double RankPlayer::PlayCompute(const Unit& unit, double ready_s, double launch_b
   return end_s;
 }
 
-void RankPlayer::PlayParts(uint16_t lane, const Unit& unit, double ready_s, double launch_base_s,
-                           double end_s) {
+void VirtualRank::PlayParts(uint16_t lane, const LaneUnit& unit, double ready_s,
+                            double launch_base_s, double end_s) {
   // Dates are clipped to the end of the unit, which was summed in another order.
   double now_s = ready_s;
   for (const UnitPart& part : compiled_->Parts(unit)) {
@@ -173,7 +173,7 @@ void RankPlayer::PlayParts(uint16_t lane, const Unit& unit, double ready_s, doub
   }
 }
 
-void RankPlayer::EndUnit(uint16_t lane, const Unit& unit, double end_s) {
+void VirtualRank::EndUnit(uint16_t lane, const LaneUnit& unit, double end_s) {
   Lane& on_lane = lanes_[lane];
   UnitTimes& times = times_[on_lane.begin + on_lane.next];
   times.end_s = end_s;
@@ -188,7 +188,7 @@ void RankPlayer::EndUnit(uint16_t lane, const Unit& unit, double end_s) {
   on_lane.waiters = 0;
 }
 
-void RankPlayer::Bind(uint16_t lane, uint32_t unit, double end_s) {
+void VirtualRank::Bind(uint16_t lane, uint32_t unit, double end_s) {
   using Kind = BindingWait<double>::Kind;
   if (binding_.kind != Kind::kNone && end_s <= binding_.end) return;
   const UnitTimes& times = times_[lanes_[lane].begin + unit];
@@ -198,7 +198,7 @@ void RankPlayer::Bind(uint16_t lane, uint32_t unit, double end_s) {
   binding_.end = end_s;
 }
 
-void RankPlayer::EndSection(Transport& transport) {
+void VirtualRank::EndSection(Transport& transport) {
   double end_s = launch_base_s_.front();
   for (uint16_t lane = 0; lane < lanes_.size(); ++lane) {
     end_s = std::max(end_s, lanes_[lane].free_s);
@@ -216,7 +216,7 @@ void RankPlayer::EndSection(Transport& transport) {
   transport.SectionEnded(*this, end_s);
 }
 
-void RankPlayer::Emit(const UnitPart& part, double start_s, double end_s, int64_t bytes) {
+void VirtualRank::Emit(const UnitPart& part, double start_s, double end_s, int64_t bytes) {
   const Instruction& instruction = section_->instructions[part.instruction];
   sink_->Add(RunEvent{.rank = rank_,
                       .step = step_,
@@ -232,18 +232,18 @@ void RankPlayer::Emit(const UnitPart& part, double start_s, double end_s, int64_
                       .bytes = bytes});
 }
 
-void RankPlayer::Mute() {
+void VirtualRank::Mute() {
   sink_ = nullptr;
   tide_.Mute();
 }
 
-std::vector<BlockedLane> RankPlayer::Blocked() const {
+std::vector<BlockedLane> VirtualRank::Blocked() const {
   std::vector<BlockedLane> blocked;
   if (!under_way_) return blocked;
   for (uint16_t lane = 0; lane < lanes_.size(); ++lane) {
     const Lane& on_lane = lanes_[lane];
     if (on_lane.next >= on_lane.count) continue;
-    const Unit& unit = UnitAt(lane, on_lane.next);
+    const LaneUnit& unit = UnitAt(lane, on_lane.next);
     BlockedLane entry{.lane = lane,
                       .instruction = compiled_->Parts(unit)[0].instruction,
                       .in_transfer = on_lane.in_transfer};
