@@ -1,6 +1,7 @@
 #include "cli/plan.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,9 +45,15 @@ void WriteCandidates(const SearchResult& result, JsonWriter* json) {
     json->Field("exposed_comm_fraction", ranked.evaluation.exposed_comm_fraction);
     json->Field("bubble_fraction", ranked.evaluation.bubble_fraction);
     json->Field("host_bound_fraction", ranked.evaluation.host_bound_fraction);
+    json->Field("stall_fraction", ranked.evaluation.stall_fraction);
     json->Field("estimated_step_time_s", ranked.estimated_step_time_s).EndObject();
   }
   json->EndArray();
+}
+
+// 0 stands for none.
+std::optional<double> KnownSeconds(double seconds) {
+  return seconds > 0 ? std::optional<double>(seconds) : std::nullopt;
 }
 
 void WriteFamilies(const SearchResult& result, JsonWriter* json) {
@@ -55,6 +62,8 @@ void WriteFamilies(const SearchResult& result, JsonWriter* json) {
     json->BeginObject().Field("pin", family.pin).Field("candidates", family.candidates);
     json->Field("over_memory", family.over_memory);
     json->Field("least_peak_bytes", family.least_peak_bytes).Field("exact", family.exact);
+    json->Field("estimated_step_time_s", KnownSeconds(family.estimated_step_time_s));
+    json->Field("step_time_s", KnownSeconds(family.step_time_s)).Field("listed", family.listed);
     json->Field("reason", family.reason).EndObject();
   }
   json->EndArray();
@@ -114,20 +123,26 @@ std::string CandidateTable(const SearchResult& result) {
     rows.push_back({several ? SelectDecisions(result, ranked.pin, false) : ranked.pin,
                     HumanSeconds(evaluation.step_time_s), Bytes(evaluation.peak_memory_bytes),
                     Percent(evaluation.exposed_comm_fraction), Percent(evaluation.bubble_fraction),
-                    Percent(evaluation.host_bound_fraction)});
+                    Percent(evaluation.host_bound_fraction), Percent(evaluation.stall_fraction)});
   }
-  return absl::StrCat(FormatTable({"plan", "step", "peak", "comm", "bubble", "host"}, rows),
-                      common.empty() ? "" : absl::StrCat("all of them: ", common, "\n"));
+  return absl::StrCat(
+      FormatTable({"plan", "step", "peak", "comm", "bubble", "host", "stall"}, rows),
+      common.empty() ? "" : absl::StrCat("all of them: ", common, "\n"));
 }
 
 std::string FamilyTable(const SearchResult& result) {
   std::vector<std::vector<std::string>> rows;
   for (const FamilyOutcome& family : result.families) {
+    if (family.listed) continue;
     rows.push_back({absl::StrCat(family.pin, ": ", family.reason), absl::StrCat(family.candidates),
                     absl::StrCat(family.over_memory),
                     absl::StrCat(family.exact ? "" : "~", Bytes(family.least_peak_bytes))});
   }
-  return FormatTable({"family", "plans", "too big", "leanest"}, rows);
+  if (rows.empty()) return "";
+  return absl::StrCat("\nwhy the others fell out\n",
+                      FormatTable({"family", "plans", "too big", "leanest"}, rows),
+                      "too big: plans over the limit; leanest: least memory per GPU in the family; "
+                      "~ is an estimate\n");
 }
 
 std::string Text(const Workload& workload, const SearchResult& result) {
@@ -153,10 +168,7 @@ std::string Text(const Workload& workload, const SearchResult& result) {
                       HumanSeconds(remedy.step_time_s), "\n");
     }
   }
-  absl::StrAppend(
-      &text, "\nwhy the others fell out\n", FamilyTable(result),
-      "too big: plans over the limit; leanest: least memory per GPU in the family; ~ is "
-      "an estimate\n");
+  absl::StrAppend(&text, FamilyTable(result));
   return text;
 }
 

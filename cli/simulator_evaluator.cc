@@ -26,7 +26,8 @@ StatusOr<std::string> EvaluatePlanText(std::string_view text) {
                               .host_peak_memory_bytes = report.host_peak_memory_bytes,
                               .exposed_comm_fraction = split.exposed_comm / whole,
                               .bubble_fraction = split.bubble / whole,
-                              .host_bound_fraction = split.host / whole});
+                              .host_bound_fraction = split.host / whole,
+                              .stall_fraction = split.stall / whole});
 }
 
 class SimulatorEvaluator : public PlanEvaluator {

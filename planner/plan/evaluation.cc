@@ -12,6 +12,7 @@ std::string SerializeEvaluation(const Evaluation& evaluation) {
   file.set_exposed_comm_fraction(evaluation.exposed_comm_fraction);
   file.set_bubble_fraction(evaluation.bubble_fraction);
   file.set_host_bound_fraction(evaluation.host_bound_fraction);
+  file.set_stall_fraction(evaluation.stall_fraction);
   return file.SerializeAsString();
 }
 
@@ -25,7 +26,8 @@ StatusOr<Evaluation> ParseEvaluation(std::string_view bytes) {
                     .host_peak_memory_bytes = file.host_peak_memory_bytes(),
                     .exposed_comm_fraction = file.exposed_comm_fraction(),
                     .bubble_fraction = file.bubble_fraction(),
-                    .host_bound_fraction = file.host_bound_fraction()};
+                    .host_bound_fraction = file.host_bound_fraction(),
+                    .stall_fraction = file.stall_fraction()};
 }
 
 }  // namespace tideline

@@ -18,6 +18,7 @@ struct Evaluation {
   double exposed_comm_fraction = 0;
   double bubble_fraction = 0;
   double host_bound_fraction = 0;
+  double stall_fraction = 0;
   bool operator==(const Evaluation&) const = default;
 };
 

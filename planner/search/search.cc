@@ -1,6 +1,7 @@
 #include "planner/search/search.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -16,8 +17,10 @@ namespace {
 // Estimates leave out layout gaps but also over-count what cannot overlap; candidates this close
 // above the limit are lowered before they are given up.
 constexpr double kEstimateSlack = 1.05;
-// Plans evaluated at most in one round, whether they fit or not.
+// Plans evaluated at most to fill the list, whether they fit or not.
 constexpr int kMostAttempts = 24;
+// Plans of one family evaluated at most until one fits, before others have their turn.
+constexpr int kFamilyAttempts = 3;
 // Plans lowered at most to find the leanest one.
 constexpr int kLeanestLowered = 12;
 // Clusters tried at most as a remedy, each twice as large.
@@ -110,8 +113,12 @@ class Search {
   }
 
   Status EvaluateFinalists() {
-    TL_RETURN_IF_ERROR(EvaluateUpTo(options_.finalists, options_.instructions_per_finalist));
-    if (result_.candidates.empty()) TL_RETURN_IF_ERROR(EvaluateUpTo(1, INT64_MAX));
+    for (const Candidate& candidate : candidates_) {
+      family_of_.push_back(&families_[FamilyPin(candidate.plan)]);
+    }
+    TL_RETURN_IF_ERROR(EvaluateFamilies());
+    TL_RETURN_IF_ERROR(EvaluateMore());
+    if (result_.candidates.empty()) TL_RETURN_IF_ERROR(EvaluateLong());
     std::stable_sort(result_.candidates.begin(), result_.candidates.end(),
                      [&](const RankedPlan& a, const RankedPlan& b) {
                        return Key(a.evaluation.step_time_s, a.evaluation.peak_memory_bytes) <
@@ -122,28 +129,80 @@ class Search {
     return absl::OkStatus();
   }
 
-  // Evaluates the best by estimate until `wanted` fit, or their instructions are too many together.
-  Status EvaluateUpTo(int32_t wanted, int64_t most_instructions) {
-    int64_t instructions = 0;
+  bool IsFinalist(size_t index, int64_t most_together) const {
+    const Estimate& estimate = candidates_[index].estimate;
+    if (!MayFit(estimate) || exact_peak_.contains(index)) return false;
+    return estimate.instructions <= options_.instructions_per_finalist &&
+           (evaluated_ == 0 || instructions_ <= most_together - estimate.instructions);
+  }
+
+  // The best of each family by estimate: of as many families as asked for, and of all whose
+  // estimate is better than what was found so far.
+  Status EvaluateFamilies() {
+    const int64_t most = options_.instructions_together / 4 * 3;
+    int32_t fitting = 0;
+    for (const size_t index : OrderedByEstimate(/*by_memory=*/false)) {
+      Family& family = *family_of_[index];
+      const Estimate& estimate = candidates_[index].estimate;
+      const bool promising = Key(estimate.step_time_s, estimate.memory_bytes) < best_;
+      if (fitting >= options_.families && !promising) break;
+      if (family.fits || family.evaluated == kFamilyAttempts || !IsFinalist(index, most)) continue;
+      TL_RETURN_IF_ERROR(AddFinalist(index));
+      if (family.fits) ++fitting;
+    }
+    return absl::OkStatus();
+  }
+
+  // The next best of the families that were found to fit, each family's estimates corrected by how
+  // wrong its first was.
+  Status EvaluateMore() {
+    std::vector<std::pair<std::pair<double, double>, size_t>> order;
+    for (size_t index = 0; index < candidates_.size(); ++index) {
+      if (!family_of_[index]->fits) continue;
+      const Estimate& estimate = candidates_[index].estimate;
+      order.emplace_back(
+          Key(estimate.step_time_s * family_of_[index]->correction, estimate.memory_bytes), index);
+    }
+    std::sort(order.begin(), order.end());
+    for (const auto& [key, index] : order) {
+      if (static_cast<int32_t>(result_.candidates.size()) >= options_.finalists) break;
+      if (evaluated_ >= kMostAttempts) break;
+      if (!IsFinalist(index, options_.instructions_together)) continue;
+      TL_RETURN_IF_ERROR(AddFinalist(index));
+    }
+    return absl::OkStatus();
+  }
+
+  // Nothing of bounded length fits: the best of any length that does.
+  Status EvaluateLong() {
     int attempts = 0;
     for (const size_t index : OrderedByEstimate(/*by_memory=*/false)) {
-      const Candidate& candidate = candidates_[index];
-      const int64_t cost = candidate.estimate.instructions;
-      if (!MayFit(candidate.estimate) || cost > most_instructions) continue;
-      if (exact_peak_.contains(index)) continue;
-      if (attempts == kMostAttempts) break;
-      const bool capped = most_instructions != INT64_MAX;
-      if (capped && attempts > 0 && instructions > options_.instructions_together - cost) continue;
-      ++attempts;
-      instructions += cost;
-      TL_ASSIGN_OR_RETURN(const Evaluation evaluation, Evaluate(index));
-      if (evaluation.peak_memory_bytes > result_.memory_limit_bytes) continue;
-      result_.candidates.push_back({.plan = candidate.plan,
-                                    .pin = FormatPins(PinsOf(candidate.plan)),
-                                    .evaluation = evaluation,
-                                    .estimated_step_time_s = candidate.estimate.step_time_s});
-      if (static_cast<int32_t>(result_.candidates.size()) >= wanted) break;
+      if (!MayFit(candidates_[index].estimate) || exact_peak_.contains(index)) continue;
+      if (++attempts > kMostAttempts || !result_.candidates.empty()) break;
+      TL_RETURN_IF_ERROR(AddFinalist(index));
     }
+    return absl::OkStatus();
+  }
+
+  // Evaluates a candidate, and keeps it if it fits.
+  Status AddFinalist(size_t index) {
+    const Candidate& candidate = candidates_[index];
+    Family& family = *family_of_[index];
+    ++evaluated_;
+    ++family.evaluated;
+    instructions_ += candidate.estimate.instructions;
+    TL_ASSIGN_OR_RETURN(const Evaluation evaluation, Evaluate(index));
+    if (evaluation.peak_memory_bytes > result_.memory_limit_bytes) return absl::OkStatus();
+    if (!family.fits) family.correction = evaluation.step_time_s / candidate.estimate.step_time_s;
+    family.fits = true;
+    if (family.step_time_s == 0 || evaluation.step_time_s < family.step_time_s) {
+      family.step_time_s = evaluation.step_time_s;
+    }
+    best_ = std::min(best_, Key(evaluation.step_time_s, evaluation.peak_memory_bytes));
+    result_.candidates.push_back({.plan = candidate.plan,
+                                  .pin = FormatPins(PinsOf(candidate.plan)),
+                                  .evaluation = evaluation,
+                                  .estimated_step_time_s = candidate.estimate.step_time_s});
     return absl::OkStatus();
   }
 
@@ -240,17 +299,23 @@ class Search {
       }
       if (peak > result_.memory_limit_bytes) {
         ++family.over_memory;
-      } else if (family.best_step_time_s == 0 ||
-                 candidate.estimate.step_time_s < family.best_step_time_s) {
-        family.best_step_time_s = candidate.estimate.step_time_s;
+      } else if (family.estimated_step_time_s == 0 ||
+                 candidate.estimate.step_time_s < family.estimated_step_time_s) {
+        family.estimated_step_time_s = candidate.estimate.step_time_s;
       }
     }
-    for (FamilyOutcome& family : result_.families) Explain(&family);
+    for (const RankedPlan& ranked : result_.candidates) {
+      result_.families[place[FamilyPin(ranked.plan)]].listed = true;
+    }
+    for (FamilyOutcome& family : result_.families) {
+      family.step_time_s = families_[family.pin].step_time_s;
+      Explain(&family);
+    }
     std::stable_sort(result_.families.begin(), result_.families.end(),
                      [](const FamilyOutcome& a, const FamilyOutcome& b) {
                        const auto key = [](const FamilyOutcome& family) {
-                         return std::tuple(family.best_step_time_s == 0, family.best_step_time_s,
-                                           family.least_peak_bytes);
+                         return std::tuple(family.estimated_step_time_s == 0,
+                                           family.estimated_step_time_s, family.least_peak_bytes);
                        };
                        return key(a) < key(b);
                      });
@@ -266,24 +331,42 @@ class Search {
           " short");
       return;
     }
-    for (const RankedPlan& ranked : result_.candidates) {
-      if (FamilyPin(ranked.plan) == family->pin) {
-        family->reason = "among the best";
-        return;
-      }
+    const bool by_memory = options_.objective == Objective::kMemory;
+    const char* worse = by_memory ? "needs more: " : "slower: ";
+    const auto figures = [&](double step_time_s) {
+      return by_memory ? HumanBytes(static_cast<double>(family->least_peak_bytes))
+                       : HumanSeconds(step_time_s);
+    };
+    if (family->listed) {
+      family->reason = "among the best";
+    } else if (family->step_time_s > 0) {
+      family->reason = absl::StrCat(worse, "simulated ", figures(family->step_time_s));
+    } else {
+      const auto estimate = Key(family->estimated_step_time_s, family->least_peak_bytes);
+      family->reason = absl::StrCat(
+          result_.feasible && estimate < best_ ? "not simulated, too many instructions: " : worse,
+          "estimated ", figures(family->estimated_step_time_s));
     }
-    // Plans with very many micro-batches may look better by estimate and yet be no finalists.
-    const bool promising = result_.feasible && family->best_step_time_s <
-                                                   result_.candidates.front().estimated_step_time_s;
-    family->reason = absl::StrCat(promising ? "too long to be played, about " : "slower: about ",
-                                  HumanSeconds(family->best_step_time_s), " a step");
   }
+
+  // What is known of a family from the finalists of it.
+  struct Family {
+    int evaluated = 0;
+    bool fits = false;       // some finalist does
+    double correction = 1;   // of its estimates: what the first that fits took, to its estimate
+    double step_time_s = 0;  // the least of those that fit; 0: none
+  };
 
   const Workload& workload_;
   const SearchOptions& options_;
   PlanEvaluator* evaluator_;
   std::vector<Candidate> candidates_;
   std::map<size_t, int64_t> exact_peak_;  // by candidate, of those lowered
+  std::map<std::string, Family> families_;
+  std::vector<Family*> family_of_;  // per candidate
+  int evaluated_ = 0;
+  int64_t instructions_ = 0;  // of those evaluated, by estimate
+  std::pair<double, double> best_{std::numeric_limits<double>::infinity(), 0};  // of what fits
   SearchResult result_;
 };
 

@@ -2,10 +2,11 @@
 //
 // The rooms propose decisions in turn (planner/techniques/registry.h); every combination gets a
 // closed-form estimate of time and memory (microseconds each; some 10^4 candidates for 64 GPUs).
-// The best by estimate that fit are handed to the evaluator, which lowers and plays them, and
-// ranked by what it says. A plan counts as feasible only with its exact memory. With no feasible
-// plan the leanest are lowered until no other can be leaner by its estimate, so that the shortfall
-// is exact.
+// The best by estimate of several families, and of every family that promises more than was found,
+// are handed to the evaluator, which lowers and plays them; then the next best of those families,
+// their estimates corrected by what was seen. They are ranked by what the evaluator says. A plan
+// counts as feasible only with its exact memory. With no feasible plan the leanest are lowered
+// until no other can be leaner by its estimate, so that the shortfall is exact.
 //
 // Glossary: a *candidate* is a complete set of pins; a *family* is all candidates of one mesh
 // (tp, pp, dp); a *finalist* is a candidate that is lowered.
@@ -37,11 +38,13 @@ struct SearchOptions {
   int32_t top = 10;
   // Finalists handed to the evaluator at most.
   int32_t finalists = 10;
+  // Families of which one finalist is evaluated at least, if so many fit.
+  int32_t families = 5;
   // Estimated instructions of one finalist, and of all together, at most: what bounds the time of a
-  // search and yet does not depend on the machine's speed. Larger plans are finalists only when no
-  // smaller one fits.
-  int64_t instructions_per_finalist = 300'000;
-  int64_t instructions_together = 900'000;
+  // search (some 5 us each) and yet does not depend on the machine's speed. Larger plans are
+  // finalists only when no smaller one fits.
+  int64_t instructions_per_finalist = 2'000'000;
+  int64_t instructions_together = 4'500'000;
 };
 
 struct RankedPlan {
@@ -51,7 +54,7 @@ struct RankedPlan {
   double estimated_step_time_s = 0;
 };
 
-// One family and why none of its candidates is among the feasible finalists, or how many are.
+// One family, and why none of its candidates is listed if none is.
 struct FamilyOutcome {
   std::string pin;  // "tp=8,pp=2,dp=4"
   int64_t candidates = 0;
@@ -59,8 +62,10 @@ struct FamilyOutcome {
   // Leanest by estimate; exact where it was lowered.
   int64_t least_peak_bytes = 0;
   bool exact = false;
-  double best_step_time_s = 0;  // estimated, of those that fit; 0 when none does
-  std::string reason;           // for people
+  double estimated_step_time_s = 0;  // best of those that fit; 0 when none does
+  double step_time_s = 0;            // best as evaluated, of those that fit; 0 when none was
+  bool listed = false;
+  std::string reason;  // for people
 };
 
 // A way out when nothing fits.

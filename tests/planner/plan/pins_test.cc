@@ -51,7 +51,8 @@ TEST(EvaluationTest, RoundTrips) {
                               .host_peak_memory_bytes = 7,
                               .exposed_comm_fraction = 0.25,
                               .bubble_fraction = 0.125,
-                              .host_bound_fraction = 1.0 / 3};
+                              .host_bound_fraction = 1.0 / 3,
+                              .stall_fraction = 0.0625};
   EXPECT_EQ(*ParseEvaluation(SerializeEvaluation(evaluation)), evaluation);
   EXPECT_FALSE(ParseEvaluation("\xff\xff").ok());
 }

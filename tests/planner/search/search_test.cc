@@ -110,6 +110,49 @@ TEST(SearchTest, TheEvaluatorHasTheLastWord) {
   }
 }
 
+// Whatever the estimates say, several families are evaluated, each that promises more than the best
+// found too, and those listed are told from those that fell out.
+TEST(SearchTest, SeveralFamiliesAreEvaluated) {
+  const Workload workload = TinyWorkload(8);
+  DislikesTensorParallelism evaluator;
+  SearchOptions options;
+  options.finalists = 1;
+  options.families = 6;
+  const StatusOr<SearchResult> result = SearchPlans(workload, {}, options, &evaluator);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_TRUE(result->feasible);
+  EXPECT_EQ(evaluator.calls(), 6);
+  ASSERT_EQ(result->families.size(), 6u);
+  std::set<std::string> listed;
+  for (const RankedPlan& ranked : result->candidates) listed.insert(FamilyPin(ranked.plan));
+  for (const FamilyOutcome& family : result->families) {
+    EXPECT_GT(family.step_time_s, 0) << family.pin;
+    EXPECT_EQ(family.listed, listed.contains(family.pin)) << family.pin;
+    EXPECT_EQ(family.listed, family.reason == "among the best") << family.pin;
+  }
+}
+
+// Of a family that is too long for the evaluator the reason says so, and that its figure is an
+// estimate.
+TEST(SearchTest, WhatWasNotEvaluatedIsSaidToBeEstimated) {
+  const Workload workload = TinyWorkload(8);
+  DislikesTensorParallelism evaluator;  // whatever it plays takes a second or more
+  SearchOptions options;
+  options.instructions_per_finalist = 0;
+  const StatusOr<SearchResult> result = SearchPlans(workload, {}, options, &evaluator);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_TRUE(result->feasible);
+  EXPECT_EQ(evaluator.calls(), 1);
+  int estimated = 0;
+  for (const FamilyOutcome& family : result->families) {
+    if (family.listed) continue;
+    EXPECT_EQ(family.reason.rfind("not simulated, too many instructions: estimated ", 0), 0u)
+        << family.reason;
+    ++estimated;
+  }
+  EXPECT_EQ(estimated, 5);
+}
+
 TEST(SearchTest, ContradictingPinsNameTheNumbers) {
   const Workload workload = TinyWorkload(8);
   const std::pair<const char*, const char*> cases[] = {
