@@ -29,40 +29,59 @@ void SectionTrace::End(int64_t now_ns, std::span<const OperationTime> operations
   }
 }
 
-BindingWait<int64_t> SectionTrace::BindingOf(std::span<const uint32_t> waits) const {
-  BindingWait<int64_t> binding;
-  for (const uint32_t wait : waits) {
-    const InstructionTime& time = times_[wait];
-    const bool later =
-        binding.kind == BindingWait<int64_t>::Kind::kNone || time.end_ns > binding.end;
-    if (!time.ran || !later) continue;
-    binding.kind = IsTransfer(section_.instructions[wait].kind)
-                       ? BindingWait<int64_t>::Kind::kTransfer
-                       : BindingWait<int64_t>::Kind::kOther;
-    binding.own_arrival = time.ready_ns;
-    binding.all_arrived = time.start_ns;
-    binding.end = time.end_ns;
+std::vector<uint32_t> SectionTrace::BindingCauses() const {
+  std::vector<uint32_t> cause_of(section_.instructions.size(), kNoId);
+  std::vector<uint32_t> latest(role_.lanes.size(), kNoId);  // that its next instruction comes after
+  for (uint32_t index = 0; index < section_.instructions.size(); ++index) {
+    const Instruction& instruction = section_.instructions[index];
+    uint32_t& last = latest[instruction.lane];
+    for (const uint32_t wait : section_.Waits(instruction)) {
+      // Allocs and frees do not run; they pass on what they waited for.
+      const uint32_t cause = times_[wait].ran ? wait : cause_of[wait];
+      if (cause == kNoId) continue;
+      if (last == kNoId || times_[cause].end_ns > times_[last].end_ns) last = cause;
+    }
+    cause_of[index] = last;
+    if (times_[index].ran) last = instruction.lane == kComputeLane ? kNoId : index;
   }
-  return binding;
+  return cause_of;
+}
+
+void SectionTrace::CollectCauses(uint32_t cause, std::span<const uint32_t> cause_of,
+                                 int64_t idle_begin_ns,
+                                 std::vector<BindingWait<int64_t>>& causes) const {
+  using Kind = BindingWait<int64_t>::Kind;
+  causes.clear();
+  while (cause != kNoId && times_[cause].end_ns > idle_begin_ns) {
+    const InstructionTime& time = times_[cause];
+    const bool is_transfer = IsTransfer(section_.instructions[cause].kind);
+    causes.push_back({.kind = is_transfer ? Kind::kTransfer : Kind::kOther,
+                      .own_arrival = time.ready_ns,
+                      .all_arrived = time.start_ns,
+                      .end = time.end_ns,
+                      .launch_end = time.launch_ns});
+    if (!is_transfer) return;
+    cause = cause_of[cause];
+  }
 }
 
 void SectionTrace::ChargeTime(TimeSplit<int64_t>& split) const {
+  const std::vector<uint32_t> cause_of = BindingCauses();
+  std::vector<BindingWait<int64_t>> causes;
   int64_t idle_begin = begin_ns_;
-  std::vector<uint32_t> waits;  // of the next instruction and of allocs and frees before it
+  uint32_t last = kNoId;  // of all lanes: the section's end is a barrier and waits for it
   for (uint32_t index = 0; index < section_.instructions.size(); ++index) {
-    const Instruction& instruction = section_.instructions[index];
-    if (instruction.lane != kComputeLane) continue;
-    for (const uint32_t wait : section_.Waits(instruction)) waits.push_back(wait);
     const InstructionTime& time = times_[index];
     if (!time.ran) continue;
-    ChargeIdle(idle_begin, time.start_ns, time.launch_ns, BindingOf(waits), split);
+    if (last == kNoId || time.end_ns > times_[last].end_ns) last = index;
+    if (section_.instructions[index].lane != kComputeLane) continue;
+    CollectCauses(cause_of[index], cause_of, idle_begin, causes);
+    ChargeIdle<int64_t>(idle_begin, time.start_ns, time.launch_ns, causes, split);
     split.compute += time.end_ns - time.start_ns;
     idle_begin = time.end_ns;
-    waits.clear();
   }
-  // The section's end is a barrier: it waits for what finished last.
-  for (uint32_t index = 0; index < section_.instructions.size(); ++index) waits.push_back(index);
-  ChargeIdle(idle_begin, end_ns_, begin_ns_, BindingOf(waits), split);
+  CollectCauses(last, cause_of, idle_begin, causes);
+  ChargeIdle<int64_t>(idle_begin, end_ns_, begin_ns_, causes, split);
 }
 
 void SectionTrace::EmitEvents(int32_t rank, int32_t step, std::span<const uint32_t> interned_names,

@@ -49,7 +49,12 @@ class SectionTrace {
  private:
   friend class MemoryTide;
 
-  BindingWait<int64_t> BindingOf(std::span<const uint32_t> waits) const;
+  // Per instruction, kAlloc and kFree too: the last to end of what ran before it on its lane and of
+  // what it waited for; kNoId: none. On the compute lane only of what it waited for.
+  std::vector<uint32_t> BindingCauses() const;
+  // `cause`, what that transfer waited for, and so on, as far as they end after `idle_begin_ns`.
+  void CollectCauses(uint32_t cause, std::span<const uint32_t> cause_of, int64_t idle_begin_ns,
+                     std::vector<BindingWait<int64_t>>& causes) const;
 
   const Program& program_;
   const Role& role_;

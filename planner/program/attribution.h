@@ -8,8 +8,11 @@
 //
 // An instruction starts when the last of its causes is over. That cause, its *binding* one, is
 // charged the whole idle interval: taking away an earlier one would not have started it earlier.
-// The parts add up to the length of the interval, so compute + host + exposed_comm + bubble + stall
-// is the time the lane was looked at, exactly for integer times and to rounding for floating ones.
+// Before this rank was at a transfer, the transfer had a binding cause of its own, and so on: what
+// came before is charged to those, so that a kernel that waits for a collective which waits for a
+// message is charged for the message's absent sender. The parts add up to the length of the
+// interval, so compute + host + exposed_comm + bubble + stall is the time the lane was looked at,
+// exactly for integer times and to rounding for floating ones.
 //
 // No clock in here: the simulator calls it in virtual time (seconds), the executor's report with
 // measured times (ns). Time is any signed arithmetic type. The end of a section is charged in the
@@ -17,11 +20,12 @@
 //
 //   TimeSplit<int64_t> split;
 //   split.compute += end - start;
-//   ChargeIdle(previous_end, start, launch_end, wait, split);
+//   ChargeIdle(previous_end, start, launch_end, {&wait, 1}, split);
 #ifndef TIDELINE_PLANNER_PROGRAM_ATTRIBUTION_H_
 #define TIDELINE_PLANNER_PROGRAM_ATTRIBUTION_H_
 
 #include <algorithm>
+#include <span>
 
 #include "planner/program/program.h"
 
@@ -58,6 +62,8 @@ struct BindingWait {
   Time own_arrival{};
   Time all_arrived{};
   Time end{};
+  // kTransfer: when its launch was over.
+  Time launch_end{};
 };
 
 // Instructions that move bytes between devices or spaces.
@@ -67,24 +73,42 @@ inline bool IsTransfer(InstructionKind kind) {
 }
 
 // Charges [idle_begin, start) to the parts of `split`. Does nothing when it is empty. Times out of
-// order (an arrival after the start) are clipped to the interval.
+// order (an arrival after the start) are clipped to the interval. `causes`: the binding wait, then
+// the binding wait of that transfer, and so on as far as they reach into the interval. O(causes).
 template <typename Time>
-void ChargeIdle(Time idle_begin, Time start, Time launch_end, const BindingWait<Time>& wait,
-                TimeSplit<Time>& split) {
+void ChargeIdle(Time idle_begin, Time start, Time launch_end,
+                std::span<const BindingWait<Time>> causes, TimeSplit<Time>& split) {
   if (!(idle_begin < start)) return;
+  using Kind = typename BindingWait<Time>::Kind;
   Time now = idle_begin;
   const auto charge_until = [&](Time until, Time& part) {
     const Time stop = std::min(std::max(until, now), start);
     part += stop - now;
     now = stop;
   };
-  const bool has_wait = wait.kind != BindingWait<Time>::Kind::kNone;
-  if (!has_wait || wait.end <= launch_end) {
-    charge_until(launch_end, split.host);
-  } else if (wait.kind == BindingWait<Time>::Kind::kTransfer) {
-    charge_until(wait.own_arrival, split.stall);
-    charge_until(wait.all_arrived, split.bubble);
-    charge_until(wait.end, split.exposed_comm);
+  // Whether a launch that was over at `launched` came after cause number `place`.
+  const auto launch_binds = [&](Time launched, size_t place) {
+    return place == causes.size() || causes[place].kind == Kind::kNone ||
+           causes[place].end <= launched;
+  };
+  const auto launch_of = [&](size_t place) {
+    return place == 0 ? launch_end : causes[place - 1].launch_end;
+  };
+  size_t earliest = 0;
+  while (!launch_binds(launch_of(earliest), earliest) && causes[earliest].kind == Kind::kTransfer &&
+         now < causes[earliest].own_arrival) {
+    ++earliest;
+  }
+  // What the earliest cause of all is charged for; then each transfer after it, in order of time.
+  if (launch_binds(launch_of(earliest), earliest)) {
+    charge_until(launch_of(earliest), split.host);
+  } else if (causes[earliest].kind == Kind::kTransfer) {
+    ++earliest;  // this rank was at it before the lane fell idle
+  }
+  for (size_t place = earliest; place-- > 0;) {
+    charge_until(causes[place].own_arrival, split.stall);
+    charge_until(causes[place].all_arrived, split.bubble);
+    charge_until(causes[place].end, split.exposed_comm);
   }
   charge_until(start, split.stall);
 }

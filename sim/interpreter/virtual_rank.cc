@@ -84,14 +84,17 @@ void VirtualRank::Run(Transport& transport, double now_s) {
   if (under_way_ && lanes_left_ == 0) EndSection(transport);
 }
 
-bool VirtualRank::WaitsOver(uint16_t lane, const LaneUnit& unit, double& ready_s) {
+bool VirtualRank::WaitsOver(uint16_t lane, const LaneUnit& unit, double& ready_s, Cause& cause) {
   for (const UnitWait& wait : compiled_->Waits(unit)) {
     Lane& other = lanes_[wait.lane];
     if (other.next <= wait.unit) {
       other.waiters |= uint64_t{1} << lane;
       return false;
     }
-    ready_s = std::max(ready_s, times_[other.begin + wait.unit].end_s);
+    const double end_s = times_[other.begin + wait.unit].end_s;
+    if (end_s < ready_s) continue;
+    ready_s = end_s;
+    cause = {wait.lane, wait.unit};
   }
   if (unit.kind != UnitKind::kMemory && unit.host_tasks_before >= launch_base_s_.size()) {
     lanes_[kHostLane].waiters |= uint64_t{1} << lane;
@@ -105,7 +108,10 @@ void VirtualRank::PlayLane(uint16_t lane, Transport& transport) {
   while (!on_lane.in_transfer && on_lane.next < on_lane.count) {
     const LaneUnit& unit = UnitAt(lane, on_lane.next);
     double ready_s = on_lane.free_s;
-    if (!WaitsOver(lane, unit, ready_s)) return;
+    Cause cause{lane, on_lane.next == 0 ? kNoId : on_lane.next - 1};
+    if (!WaitsOver(lane, unit, ready_s, cause)) return;
+    UnitTimes& times = times_[on_lane.begin + on_lane.next];
+    times.cause = cause;
     if (lane == kComputeLane) {
       for (const UnitWait& wait : compiled_->Waits(unit)) {
         Bind(wait.lane, wait.unit, times_[lanes_[wait.lane].begin + wait.unit].end_s);
@@ -128,12 +134,13 @@ void VirtualRank::PlayLane(uint16_t lane, Transport& transport) {
       case UnitKind::kHostTask: {
         const double start_s = std::max(ready_s, launch_base_s + unit.launch_s);
         launch_base_s_.push_back(start_s + unit.busy_s - unit.launch_s);
-        times_[on_lane.begin + on_lane.next].start_s = start_s;
+        times.start_s = start_s;
         EndUnit(lane, unit, start_s + unit.busy_s);
         break;
       }
       default: {
-        const double arrival_s = std::max(ready_s, launch_base_s + unit.launch_s);
+        times.launched_s = launch_base_s + unit.launch_s;
+        const double arrival_s = std::max(ready_s, times.launched_s);
         on_lane.in_transfer = true;
         if (transport.Arrive(*this, lane, unit, arrival_s)) {
           Complete(lane, arrival_s, arrival_s, arrival_s);
@@ -148,7 +155,7 @@ double VirtualRank::PlayCompute(const LaneUnit& unit, double ready_s, double lau
   const double first_launch_s = launch_base_s + unit.launch_s;
   const double first_start_s = std::max(ready_s, first_launch_s);
   const double end_s = std::max(ready_s + unit.busy_s, launch_base_s + unit.host_end_s);
-  ChargeIdle(busy_until_s_, first_start_s, first_launch_s, binding_, split_);
+  ChargeIdleUntil(first_start_s, first_launch_s);
   split_.compute += unit.busy_s;
   // Between the kernels of a run only launches are waited for.
   split_.host += std::max(0.0, end_s - first_start_s - unit.busy_s);
@@ -189,13 +196,33 @@ void VirtualRank::EndUnit(uint16_t lane, const LaneUnit& unit, double end_s) {
 }
 
 void VirtualRank::Bind(uint16_t lane, uint32_t unit, double end_s) {
+  if (binding_.unit != kNoId &&
+      end_s <= times_[lanes_[binding_.lane].begin + binding_.unit].end_s) {
+    return;
+  }
+  binding_ = {lane, unit};
+}
+
+// Follows the causes of the compute lane's next start back to when it fell idle. Units of memory
+// marks only pass on what they waited for.
+void VirtualRank::ChargeIdleUntil(double start_s, double launched_s) {
+  if (!(busy_until_s_ < start_s)) return;
   using Kind = BindingWait<double>::Kind;
-  if (binding_.kind != Kind::kNone && end_s <= binding_.end) return;
-  const UnitTimes& times = times_[lanes_[lane].begin + unit];
-  binding_.kind = IsTransferUnit(UnitAt(lane, unit).kind) ? Kind::kTransfer : Kind::kOther;
-  binding_.own_arrival = times.own_arrival_s;
-  binding_.all_arrived = times.start_s;
-  binding_.end = end_s;
+  causes_.clear();
+  for (Cause cause = binding_; cause.unit != kNoId;) {
+    const UnitTimes& times = times_[lanes_[cause.lane].begin + cause.unit];
+    if (times.end_s <= busy_until_s_) break;
+    const UnitKind kind = UnitAt(cause.lane, cause.unit).kind;
+    cause = times.cause;
+    if (kind == UnitKind::kMemory) continue;
+    causes_.push_back({.kind = IsTransferUnit(kind) ? Kind::kTransfer : Kind::kOther,
+                       .own_arrival = times.own_arrival_s,
+                       .all_arrived = times.start_s,
+                       .end = times.end_s,
+                       .launch_end = times.launched_s});
+    if (!IsTransferUnit(kind)) break;
+  }
+  ChargeIdle<double>(busy_until_s_, start_s, launched_s, causes_, split_);
 }
 
 void VirtualRank::EndSection(Transport& transport) {
@@ -208,7 +235,7 @@ void VirtualRank::EndSection(Transport& transport) {
   for (uint16_t lane = 0; lane < lanes_.size(); ++lane) {
     if (lanes_[lane].count > 0) Bind(lane, lanes_[lane].count - 1, lanes_[lane].free_s);
   }
-  ChargeIdle(busy_until_s_, end_s, -std::numeric_limits<double>::infinity(), binding_, split_);
+  ChargeIdleUntil(end_s, -std::numeric_limits<double>::infinity());
   tide_.EndSection();
   ended_split_ = split_;
   ended_bytes_ = section_bytes_;

@@ -100,18 +100,27 @@ class VirtualRank {
     double free_s = 0;     // end of the unit before
     uint64_t waiters = 0;  // lanes that wait for this one
   };
+  // A unit that another one waited for.
+  struct Cause {
+    uint16_t lane = 0;
+    uint32_t unit = kNoId;  // kNoId: none
+  };
   struct UnitTimes {
     double own_arrival_s = 0, start_s = 0, end_s = 0;
+    double launched_s = 0;
+    Cause cause;  // of transfers and memory units: the last to end of what it waited for
   };
 
   void PlayLane(uint16_t lane, Transport& transport);
-  // The date when the waits of `unit` are over; false when one is not.
-  bool WaitsOver(uint16_t lane, const LaneUnit& unit, double& ready_s);
+  // The date when the waits of the next unit on `lane` are over, and which was the last; false when
+  // one is not over.
+  bool WaitsOver(uint16_t lane, const LaneUnit& unit, double& ready_s, Cause& cause);
   double PlayCompute(const LaneUnit& unit, double ready_s, double launch_base_s);
   void EndUnit(uint16_t lane, const LaneUnit& unit, double end_s);
   void PlayParts(uint16_t lane, const LaneUnit& unit, double ready_s, double launch_base_s,
                  double end_s);
   void Bind(uint16_t lane, uint32_t unit, double end_s);
+  void ChargeIdleUntil(double start_s, double launched_s);
   void EndSection(Transport& transport);
   void Emit(const UnitPart& part, double start_s, double end_s, int64_t bytes);
   const LaneUnit& UnitAt(uint16_t lane, uint32_t unit) const {
@@ -134,8 +143,9 @@ class VirtualRank {
   std::vector<UnitTimes> times_;       // per unit of the section
   std::vector<double> launch_base_s_;  // after so many host tasks: the date of host offset 0
 
-  double busy_until_s_ = 0;      // of the compute lane
-  BindingWait<double> binding_;  // of the compute lane's next kernel, so far
+  double busy_until_s_ = 0;                  // of the compute lane
+  Cause binding_;                            // of the compute lane's next kernel, so far
+  std::vector<BindingWait<double>> causes_;  // scratch
   TimeSplit<double> split_, ended_split_;
   std::array<int64_t, 3> section_bytes_{}, ended_bytes_{};
 };

@@ -114,6 +114,30 @@ TEST(SimulateTest, AStragglerHoldsItsGroupUp) {
   EXPECT_NEAR(slow.ranks[0].split.bubble, 0.4 + 0.2, kTight);
 }
 
+// Stage 0 computes 3 s and sends for 1 s: a step of 4 s. Stage 1 all-reduces over tp, 0.5 s, what
+// it received, then computes 1 s. It is done 1.5 s after the message and waits for the next one
+// until stage 0 has computed: 4 - 1 (message) - 0.5 - 1 = 1.5 s of bubble, though what its kernel
+// waits for is the all-reduce, at which both ranks are at the same time.
+TEST(SimulateTest, APipelinesBubbleIsOneBehindACollectiveToo) {
+  Program program;
+  ProgramBuilder build(&program);
+  build.AddRole("stage 0");
+  build.AddRole("stage 1");
+  SetMesh(program, 1, 2, 2, true);
+  Hand first(&program, &build, 0);
+  first.Send(Axis::kPipeline, 1, 100000000000, {first.Compute(3)});
+  Hand second(&program, &build, 1);
+  const uint32_t received = second.Receive(Axis::kPipeline, -1, 100000000000);
+  second.Compute(1, {second.AllReduce(Axis::kTensor, 50000000000, {received})});
+  const SimulationResult result = MustSimulate(program, TestCluster(1, 4));
+  EXPECT_NEAR(result.step_time_s, 4, kTight);
+  const TimeSplit<double>& split = result.ranks[2].split;
+  EXPECT_NEAR(split.compute, 1, kTight);
+  EXPECT_NEAR(split.bubble, 1.5, kTight);
+  EXPECT_NEAR(split.exposed_comm, 1 + 0.5, kTight);
+  EXPECT_NEAR(split.stall, 0, kTight);
+}
+
 // A warm-up body of 5 s comes first; the steady one takes 2 s.
 TEST(SimulateTest, WarmUpBodiesAreNotTheStep) {
   Program program;

@@ -78,6 +78,48 @@ TEST_F(SectionTraceTest, IdleTimeIsChargedToWhatItWaitsFor) {
   EXPECT_EQ(split.Total(), 100);
 }
 
+// One kernel waits for an all-reduce that waits for a receive.
+TEST(SectionTraceChainTest, TheCauseIsFollowedThroughACollective) {
+  Program program;
+  ProgramBuilder build(&program);
+  build.AddRole("only");
+  const uint32_t peer = build.Intern(Peer{Axis::kPipeline, 1});
+  const uint32_t group = build.Intern(Group{{Axis::kTensor}, {}});
+  const uint16_t link = build.LaneOf(0, {LaneKind::kReceiveFrom, peer});
+  const uint16_t ring = build.LaneOf(0, {LaneKind::kGroup, group});
+  const uint32_t x = build.AddBuffer(0, "x", 8, Category::kCommunication);
+  Role& role = program.roles[0];
+  role.bodies.resize(1);
+  SectionBuilder body(&role, &role.bodies[0]);
+  const auto add = [&](InstructionKind kind, uint16_t lane, uint32_t what,
+                       std::vector<uint32_t> waits) {
+    Instruction instruction{.kind = kind, .what = what};
+    instruction.lane = lane;
+    return body.Append(instruction, {}, waits);
+  };
+  const uint32_t receive = add(InstructionKind::kReceive, link, peer, {});
+  const uint32_t alloc = add(InstructionKind::kAlloc, ring, x, {receive});
+  const uint32_t reduce = add(InstructionKind::kCollective, ring, 0, {alloc});
+  const uint32_t use = add(InstructionKind::kCompute, kComputeLane, 0, {reduce});
+  SectionTrace trace(program, role, role.bodies[0]);
+  trace.Begin(0);
+  trace.OnLaunched(receive, 4);
+  trace.OnLaunched(reduce, 6);
+  trace.OnLaunched(use, 7);
+  const OperationTime operations[] = {
+      {receive, 5, 40, 60}, {reduce, 62, 65, 80}, {use, 81, 81, 90}};
+  trace.End(90, operations);
+  TimeSplit<int64_t> split;
+  trace.ChargeTime(split);
+  // [0, 81) before use: launched at 4, at hand at 5 (host 4, stall 1); the sender came at 40
+  // (bubble 35) and was done at 60 (exposed 20); stall 2; the group was complete at 65 (bubble 3)
+  // and done at 80 (exposed 15); stall 1.
+  EXPECT_EQ(
+      split,
+      (TimeSplit<int64_t>{
+          .compute = 9, .host = 4, .exposed_comm = 20 + 15, .bubble = 35 + 3, .stall = 1 + 2 + 1}));
+}
+
 TEST_F(SectionTraceTest, EventsCarryBytesOfTransfersOnly) {
   RunRecorder recorder;
   Played().EmitEvents(3, 7, {}, recorder);
