@@ -81,7 +81,9 @@ void InspectMemory(const std::string& root, MachineReport* machine) {
 // The first of `folders` that holds `file`, as a path; else empty.
 std::string FindIn(const std::vector<std::string>& folders, const std::string& file) {
   for (const std::string& folder : folders) {
-    const std::string path = folder + "/" + file;
+    std::string path = folder;
+    path += "/";
+    path += file;
     if (!folder.empty() && Exists(path)) return path;
   }
   return "";

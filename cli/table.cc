@@ -49,7 +49,10 @@ std::string FormatPairs(const std::vector<std::pair<std::string, std::string>>& 
   for (const auto& [name, value] : pairs) width = std::max(width, Width(name));
   std::string text;
   for (const auto& [name, value] : pairs) {
-    text += name + std::string(width + 2 - Width(name), ' ') + value + "\n";
+    text += name;
+    text.append(width + 2 - Width(name), ' ');
+    text += value;
+    text += '\n';
   }
   return text;
 }

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <cstring>
 #include <mutex>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -163,7 +162,7 @@ class ForkingEvaluator final : public ProcessEvaluator {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<ProcessEvaluator>> ProcessEvaluator::Start(Function function) {
+StatusOr<std::unique_ptr<ProcessEvaluator>> ProcessEvaluator::Start(const Function& function) {
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     return InternalError(absl::StrCat("no pipe for the evaluator: ", std::strerror(errno)));

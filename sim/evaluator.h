@@ -32,7 +32,7 @@ class ProcessEvaluator {
   using Function = std::function<StatusOr<std::string>(std::string_view request)>;
 
   // Precondition: this process has one thread. Errors: no process or pipe could be made.
-  static StatusOr<std::unique_ptr<ProcessEvaluator>> Start(Function function);
+  static StatusOr<std::unique_ptr<ProcessEvaluator>> Start(const Function& function);
 
   virtual ~ProcessEvaluator() = default;
 

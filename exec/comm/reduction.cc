@@ -1,6 +1,5 @@
 #include "exec/comm/reduction.h"
 
-#include <bit>
 #include <cmath>
 
 #include "base/check.h"

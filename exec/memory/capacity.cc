@@ -1,7 +1,7 @@
 #include "exec/memory/capacity.h"
 
+#include <algorithm>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 

@@ -1,6 +1,7 @@
 // Constant and random initial values. A bucket's values are those of its boxes one after the other
 // (attributes.init); an element's value depends only on the seed, the parameter's name and its
 // index in the full tensor, so that every way of cutting a parameter gives the same numbers.
+#include <algorithm>
 #include <vector>
 
 #include "base/rng.h"

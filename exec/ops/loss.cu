@@ -1,5 +1,6 @@
 // Cross entropy over the vocabulary, whole or in columns that several ranks hold. Columns from
 // valid_columns of the full tensor on are padding: they take no part, and their gradient is 0.
+#include <algorithm>
 #include <limits>
 
 #include "base/numerics.h"

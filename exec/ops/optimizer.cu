@@ -1,5 +1,6 @@
 // AdamW (Loshchilov & Hutter, "Decoupled weight decay regularization", 2019) over a bucket of
 // parameters or a rank's shard of it, and casts between element formats.
+#include <algorithm>
 #include <vector>
 
 #include "base/numerics.h"

@@ -1,7 +1,5 @@
 #include "exec/worker/worker.h"
 
-#include <algorithm>
-#include <memory>
 #include <optional>
 
 #include "absl/strings/str_cat.h"

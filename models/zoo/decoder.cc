@@ -223,6 +223,22 @@ Status BadField(const DecoderConfig& config, const std::string& field, int64_t v
   return InputError(absl::StrCat("model '", config.name, "': ", field, " = ", value, " ", why));
 }
 
+Status CheckRotary(const DecoderConfig& config) {
+  const RotaryScaling& rotary = config.rotary;
+  const bool rotary_ok =
+      std::isfinite(rotary.theta) && rotary.theta > 0 && std::isfinite(rotary.factor) &&
+      rotary.factor >= 1 && std::isfinite(rotary.low_frequency_factor) &&
+      rotary.low_frequency_factor > 0 && std::isfinite(rotary.high_frequency_factor) &&
+      (rotary.factor == 1.0 || rotary.high_frequency_factor > rotary.low_frequency_factor) &&
+      rotary.original_positions >= 1;
+  if (!rotary_ok) {
+    return InputError(absl::StrCat("model '", config.name,
+                                   "': the rotary settings are out of range; theta > 0, factor "
+                                   ">= 1, 0 < low_freq_factor < high_freq_factor"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 Status ValidateConfig(const DecoderConfig& config) {
@@ -269,18 +285,7 @@ Status ValidateConfig(const DecoderConfig& config) {
     return BadField(config, "head_dim", config.head_dim,
                     "is odd; rotary positions turn pairs, so it must be even");
   }
-  const RotaryScaling& rotary = config.rotary;
-  const bool rotary_ok =
-      std::isfinite(rotary.theta) && rotary.theta > 0 && std::isfinite(rotary.factor) &&
-      rotary.factor >= 1 && std::isfinite(rotary.low_frequency_factor) &&
-      rotary.low_frequency_factor > 0 && std::isfinite(rotary.high_frequency_factor) &&
-      (rotary.factor == 1.0 || rotary.high_frequency_factor > rotary.low_frequency_factor) &&
-      rotary.original_positions >= 1;
-  if (!rotary_ok) {
-    return InputError(absl::StrCat("model '", config.name,
-                                   "': the rotary settings are out of range; theta > 0, factor "
-                                   ">= 1, 0 < low_freq_factor < high_freq_factor"));
-  }
+  TL_RETURN_IF_ERROR(CheckRotary(config));
   if (!(config.norm_epsilon > 0 && config.norm_epsilon < 1)) {
     return InputError(absl::StrCat("model '", config.name, "': norm_epsilon = ",
                                    config.norm_epsilon, " must lie between 0 and 1"));

@@ -1,7 +1,5 @@
 #include "planner/lowering/body.h"
 
-#include <algorithm>
-
 #include "base/check.h"
 #include "planner/lowering/compiled_nodes.h"
 #include "planner/lowering/gradient_sync.h"

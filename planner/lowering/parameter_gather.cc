@@ -1,5 +1,6 @@
 #include "planner/lowering/parameter_gather.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

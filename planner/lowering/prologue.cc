@@ -1,7 +1,5 @@
 #include "planner/lowering/prologue.h"
 
-#include <algorithm>
-
 #include "planner/lowering/section_writer.h"
 
 namespace tideline {
@@ -59,7 +57,7 @@ class Prologue {
     box.first.resize(tensor.shape.size());
     for (size_t d = 0; d < tensor.cut_by.size(); ++d) {
       if (tensor.cut_by[d] == kNone) continue;
-      const size_t axis = static_cast<size_t>(tensor.cut_by[d]);
+      const size_t axis = static_cast<uint8_t>(tensor.cut_by[d]);
       box.full_shape[d] *= context_.draft->mesh[axis];
       box.first[d].per_coordinate[axis] = tensor.shape[d];
     }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -19,8 +20,9 @@ class Reader {
   // Puts a name before the fields of what is read while it lives.
   class Scope {
    public:
-    Scope(Reader* reader, std::string name) : reader_(reader), length_(reader->path_.size()) {
-      reader_->path_ += std::move(name);
+    Scope(Reader* reader, const std::string& name)
+        : reader_(reader), length_(reader->path_.size()) {
+      reader_->path_ += name;
       reader_->path_ += '.';
     }
     ~Scope() { reader_->path_.resize(length_); }

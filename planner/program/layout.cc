@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "base/check.h"
 
@@ -131,7 +130,7 @@ struct Rule {
 };
 
 std::string Describe(const Rule& rule) {
-  const std::string fit = rule.fit == Fit::kLowest ? "lowest fit" : "best fit";
+  std::string fit = rule.fit == Fit::kLowest ? "lowest fit" : "best fit";
   if (rule.short_limit == 0) return fit;
   return "two-ended " + fit + ", short below " + std::to_string(rule.short_limit);
 }

@@ -1,7 +1,5 @@
 #include "planner/program/verifier.h"
 
-#include <string>
-
 #include "base/text.h"
 #include "planner/program/message.h"
 #include "planner/program/verify_communication.h"

@@ -110,7 +110,7 @@ StatusOr<std::vector<Candidate>> EnumerateCandidates(const Workload& workload, c
   std::map<std::tuple<int32_t, bool, int64_t>, ModelProfile> profiles;
   std::vector<Candidate> candidates;
   candidates.reserve(pins.size());
-  for (Pins& entry : pins) {
+  for (const Pins& entry : pins) {
     Candidate candidate;
     TL_ASSIGN_OR_RETURN(candidate.plan, PlanOf(workload, entry));
     const Plan& plan = candidate.plan;
@@ -121,7 +121,7 @@ StatusOr<std::vector<Candidate>> EnumerateCandidates(const Workload& workload, c
       found = profiles.emplace(key, profile).first;
     }
     candidate.estimate = EstimatePlan(plan, found->second);
-    candidate.pins = std::move(entry);
+    candidate.pins = entry;
     candidates.push_back(std::move(candidate));
   }
   return candidates;

@@ -32,7 +32,8 @@ StatusOr<std::unique_ptr<Meetings>> Meetings::Build(const Program& program,
   for (uint32_t player = 0; player < folding.ranks.size(); ++player) {
     const uint32_t role_id = program.ranks[folding.ranks[player]].role;
     const Role& role = program.roles[role_id];
-    for (uint16_t lane = 0; lane < role.lanes.size(); ++lane) {
+    const uint16_t lanes = static_cast<uint16_t>(role.lanes.size());
+    for (uint16_t lane = 0; lane < lanes; ++lane) {
       if (!used[role_id][lane]) continue;
       switch (role.lanes[lane].kind) {
         case LaneKind::kHost:
@@ -256,6 +257,7 @@ double Meetings::HopsLatency(const std::vector<int32_t>& members, int64_t hops, 
     return closed ? edge_s.front() * static_cast<double>(hops) : sum_s;
   }
   // Each chunk runs `hops` edges in a row; the one that meets the dearest edges sets the time.
+  const int64_t rounds = hops / edges;
   const int64_t rest = hops % edges;
   double window_s = 0, around_s = 0;
   for (int64_t i = 0; i < edges; ++i) {
@@ -267,7 +269,7 @@ double Meetings::HopsLatency(const std::vector<int32_t>& members, int64_t hops, 
     window_s += edge_s[(from + rest) % edges] - edge_s[from];
     dearest_s = std::max(dearest_s, window_s);
   }
-  return around_s * static_cast<double>(hops / edges) + dearest_s;
+  return around_s * static_cast<double>(rounds) + dearest_s;
 }
 
 }  // namespace tideline

@@ -2,6 +2,7 @@
 // that a command line takes is in the reference, with its figure.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <set>

@@ -2,9 +2,9 @@
 // run as printed, in a folder that holds the files they name.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <set>
 #include <string>
 #include <vector>
 

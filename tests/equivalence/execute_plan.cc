@@ -1,7 +1,5 @@
 #include "tests/equivalence/execute_plan.h"
 
-#include <utility>
-
 #include "exec/data/token_source.h"
 #include "planner/lowering/lower.h"
 

@@ -3,9 +3,7 @@
 // category; and what kernels really touch is at least 99 % of what they declare.
 #include "planner/program/memory.h"
 
-#include <algorithm>
 #include <string>
-#include <vector>
 
 #include "exec/ops/partial_touch.h"
 #include "gtest/gtest.h"

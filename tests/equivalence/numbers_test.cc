@@ -3,7 +3,6 @@
 // step 1 and within 1e-5 in the losses of three steps.
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>

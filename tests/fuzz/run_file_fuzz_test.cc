@@ -4,7 +4,6 @@
 
 #include <cstring>
 #include <string>
-#include <vector>
 
 #include "base/file.h"
 #include "tests/fuzz/mutate.h"

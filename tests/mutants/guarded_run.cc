@@ -10,7 +10,6 @@
 #include <bit>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <vector>
 
 #include "exec/data/token_source.h"

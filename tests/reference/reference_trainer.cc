@@ -1,5 +1,6 @@
 #include "tests/reference/reference_trainer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"

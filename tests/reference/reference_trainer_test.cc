@@ -1,5 +1,6 @@
 #include "tests/reference/reference_trainer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>

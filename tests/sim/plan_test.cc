@@ -1,7 +1,6 @@
 // Real plans through the simulator: every technique lowers to something that plays to its end,
 // folded like unfolded, within its live bound.
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"

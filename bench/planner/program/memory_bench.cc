@@ -2,7 +2,6 @@
 // stages, layers per stage, micro-batches. gpt3-175b at pp 8 is 8, 12, 96.
 #include <benchmark/benchmark.h>
 
-#include <map>
 #include <vector>
 
 #include "planner/program/live_bound.h"

@@ -1,7 +1,6 @@
 #include "exec/comm/collective.h"
 
 #include <cmath>
-#include <cstring>
 
 #include "base/rng.h"
 #include "exec/comm/element.h"

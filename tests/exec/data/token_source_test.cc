@@ -1,6 +1,5 @@
 #include "exec/data/token_source.h"
 
-#include <cstdio>
 #include <fstream>
 #include <vector>
 

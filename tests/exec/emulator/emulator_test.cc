@@ -2,7 +2,6 @@
 #include "exec/emulator/emulator.h"
 
 #include <atomic>
-#include <mutex>
 #include <set>
 #include <thread>
 

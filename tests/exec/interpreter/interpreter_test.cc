@@ -1,6 +1,5 @@
 #include "exec/interpreter/interpreter.h"
 
-#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <map>

@@ -1,6 +1,7 @@
 // Cross entropy, whole and cut over the vocabulary, against fp64 loops and finite differences.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/exec/ops/op_harness.h"

@@ -1,6 +1,7 @@
 // LayerNorm and RMSNorm against fp64 loops; gradients against finite differences of the loops.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/exec/ops/op_harness.h"

@@ -48,7 +48,7 @@ Graph TwoLinears() {
   return Differentiate(graph, 1, DType::kF32).value();
 }
 
-// auto_parallel.md, worked case 9: forward 8192 FLOP, backward 16384, saved 512 B, output 1024 B,
+// By hand: forward 8192 FLOP, backward 16384, saved 512 B, output 1024 B,
 // dX 512 B, dW 2048 B. The ReLU output (1024 B) is saved once, the first linear's output is not.
 TEST(ProfileTest, TheWorkedLinear) {
   const Graph graph = TwoLinears();
@@ -121,7 +121,7 @@ TEST(ProfileTest, FlopsOfGroupedQueries) {
             tokens * (80 * layer + 2 * 8192.0 * 32000));
 }
 
-// parallel_modes.md, worked case 4 (s = h = 1024, b = 1, a = 16) without dropout:
+// By hand, s = h = 1024, b = 1, a = 16, without dropout:
 // 32sbh + 2as^2b + 16sb = 33554432 + 33554432 + 16384 = 67125248 B per layer at 16 bit.
 TEST(ProfileTest, SavedBytesOfTheWorkedLayer) {
   const DecoderShape shape{.batch = 1, .sequence = 1024, .dtype = DType::kBF16};

@@ -15,7 +15,7 @@ int64_t Parameters(const std::string& name) {
   return ParameterCount(*graph);
 }
 
-// DEFINITIONS 11 and formats.md section 9; gpt3-175b by hand: 12Lh^2 + 13Lh + (V + P + 2)h with
+// DEFINITIONS 11; gpt3-175b by hand: 12Lh^2 + 13Lh + (V + P + 2)h with
 // L = 96, h = 12288, V = 50257, P = 2048 is 173946175488 + 15335424 + 642748416 = 174604259328.
 TEST(ZooTest, ParameterCountsAreThePublishedOnes) {
   EXPECT_EQ(Parameters("gpt2"), 124'439'808);

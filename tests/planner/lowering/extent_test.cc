@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "models/cluster/cluster_text.h"
 #include "models/zoo/zoo.h"

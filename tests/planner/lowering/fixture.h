@@ -2,8 +2,6 @@
 #ifndef TIDELINE_TESTS_PLANNER_LOWERING_FIXTURE_H_
 #define TIDELINE_TESTS_PLANNER_LOWERING_FIXTURE_H_
 
-#include <string>
-
 #include "planner/plan/plan.h"
 #include "planner/plan/workload.h"
 

@@ -202,8 +202,9 @@ TEST(LowerTest, RecomputationRepeatsItsCollectives) {
 
 // ---- Memory ----
 
-// parallel_modes 7.1: with 2-byte gradients and N = 8, per parameter DP 16, ZeRO 1 4 + 12/8,
-// ZeRO 2 2 + 14/8, ZeRO 3 16/8 bytes. Sizes are multiples of 8 * 64, so nothing is padded.
+// ZeRO (Rajbhandari et al. 2020, figure 1): with 2-byte gradients and N = 8, per parameter DP 16,
+// ZeRO 1 4 + 12/8, ZeRO 2 2 + 14/8, ZeRO 3 16/8 bytes. Sizes are multiples of 8 * 64, so nothing is
+// padded.
 TEST(LowerTest, StateBytesOfZero) {
   DecoderConfig model = TinyLlama();
   model.hidden = 512;

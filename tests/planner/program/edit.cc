@@ -1,6 +1,5 @@
 #include "tests/planner/program/edit.h"
 
-#include <algorithm>
 #include <sstream>
 
 namespace tideline {

@@ -3,9 +3,7 @@
 #include <google/protobuf/message.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <functional>
-#include <limits>
 #include <random>
 
 #include "planner/program/program.pb.h"

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <map>
-#include <tuple>
 
 #include "tests/planner/program/edit.h"
 

@@ -1,6 +1,5 @@
 #include "sim/communication/collective_steps.h"
 
-#include <map>
 #include <set>
 #include <vector>
 

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <map>
 #include <set>
 
@@ -123,8 +122,8 @@ TEST(DataParallelLowerTest, SmallestAndLargestBuckets) {
   EXPECT_EQ(BucketElements(plan), (std::vector<int64_t>{51392, 1952}));
 }
 
-// One all-reduce of every gradient and nothing else, however they are cut into buckets: parallel
-// modes, section 2.1. Alone there is nobody to reduce with.
+// One all-reduce of every gradient and nothing else, however they are cut into buckets. Alone there
+// is nobody to reduce with.
 TEST(DataParallelLowerTest, EveryGradientIsReducedOnce) {
   for (const int32_t dp : {1, 3, 7, 8}) {
     for (const int64_t bucket : {int64_t{1}, int64_t{10000}, kDefaultBucketBytes}) {

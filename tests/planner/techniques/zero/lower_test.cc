@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -165,7 +164,7 @@ std::map<std::string, int64_t> Volume(const Plan& plan) {
   return elements;
 }
 
-// Parallel modes, section 2.1: stages 1 and 2 scatter and gather every element once. With
+// As in the paper (section 7), stages 1 and 2 scatter and gather every element once. With
 // each_micro_batch all but the tied bucket (2112 padded), whose uses are added first, are scattered
 // in both micro-batches.
 TEST(ZeroLowerTest, VolumesByHand) {
