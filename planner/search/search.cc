@@ -139,7 +139,7 @@ class Search {
   // The best of each family by estimate: of as many families as asked for, and of all whose
   // estimate is better than what was found so far.
   Status EvaluateFamilies() {
-    const int64_t most = options_.instructions_together / 4 * 3;
+    const int64_t most = options_.instructions_together / 6 * 5;
     int32_t fitting = 0;
     for (const size_t index : OrderedByEstimate(/*by_memory=*/false)) {
       Family& family = *family_of_[index];

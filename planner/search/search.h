@@ -43,8 +43,8 @@ struct SearchOptions {
   // Estimated instructions of one finalist, and of all together, at most: what bounds the time of a
   // search (some 5 us each) and yet does not depend on the machine's speed. Larger plans are
   // finalists only when no smaller one fits.
-  int64_t instructions_per_finalist = 2'000'000;
-  int64_t instructions_together = 4'500'000;
+  int64_t instructions_per_finalist = 1'250'000;
+  int64_t instructions_together = 4'000'000;
 };
 
 struct RankedPlan {

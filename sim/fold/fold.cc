@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "sim/communication/collective_steps.h"
@@ -118,8 +119,10 @@ class Folder {
     const int32_t position = communicators_.PositionOf(group, rank);
     const int32_t count = static_cast<int32_t>(members.size());
     if (count < 2) return;
-    const int32_t width = RingWidth(members, cluster_.node.gpus);
-    for (const MemberEdge& edge : EdgesOfMembers(pattern, count, width)[position]) {
+    // Once per communicator: all its members share the list.
+    const auto [width, fresh] = ring_width_.try_emplace(members.data(), 0);
+    if (fresh) width->second = RingWidth(members, cluster_.node.gpus);
+    for (const MemberEdge& edge : EdgesOfMembers(pattern, count, width->second)[position]) {
       AddEdge(rank, relation + edge.mark, edge.bytes, members[edge.other]);
     }
   }
@@ -227,10 +230,11 @@ class Folder {
   const Communicators& communicators_;
   const ClusterSpec& cluster_;
   const int32_t ranks_;
-  std::vector<Relations> relations_;           // per role
-  std::vector<int32_t> unit_, local_;          // per rank
-  std::vector<std::vector<int32_t>> members_;  // per unit, ascending
-  std::vector<std::vector<Edge>> edges_;       // per rank
+  std::vector<Relations> relations_;                        // per role
+  std::vector<int32_t> unit_, local_;                       // per rank
+  std::vector<std::vector<int32_t>> members_;               // per unit, ascending
+  std::vector<std::vector<Edge>> edges_;                    // per rank
+  std::unordered_map<const int32_t*, int32_t> ring_width_;  // by list of members
   // By pattern, members and members per node.
   std::map<std::tuple<TransferPattern, int32_t, int32_t>, MemberEdges> member_edges_;
   std::vector<int32_t> colour_;  // per unit
