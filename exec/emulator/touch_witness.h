@@ -1,11 +1,11 @@
 // TouchWitness: how much memory a run really needed, told only by what its operations touched.
 //
-// The independent figure of DESIGN.md section 3 (c): with the eager allocator every buffer is a
-// reservation of its own, and the witness takes each one to live from its first to its last touched
-// byte, in the order in which the device's operations were given (the serial schedule). It knows
-// neither the layout nor kAlloc and kFree; the category comes with the reservation. Reservations
-// that nothing touches count nothing. O(log reservations) per range, O(n log n) per figure. For one
-// host thread.
+// The observed figure (DEFINITIONS 2), independent of the others: with the eager allocator every
+// buffer is a reservation of its own, and the witness takes each one to live from its first to its
+// last touched byte, in the order in which the device's operations were given (the serial
+// schedule). It knows neither the layout nor kAlloc and kFree; the category comes with the
+// reservation. Reservations that nothing touches count nothing. O(log reservations) per range, O(n
+// log n) per figure. For one host thread.
 #ifndef TIDELINE_EXEC_EMULATOR_TOUCH_WITNESS_H_
 #define TIDELINE_EXEC_EMULATOR_TOUCH_WITNESS_H_
 

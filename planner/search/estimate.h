@@ -3,7 +3,8 @@
 //
 // Memory adds model state, what the micro-batches in flight keep, and the transient peak of the
 // block whose backward runs; layout gaps are not in it. Time adds the schedule's makespan
-// (parallel_modes 2.4), what gradient reduction cannot hide, and the update. Microseconds each.
+// (micro-batches and stages in closed form), what gradient reduction cannot hide, and the update.
+// Microseconds each.
 #ifndef TIDELINE_PLANNER_SEARCH_ESTIMATE_H_
 #define TIDELINE_PLANNER_SEARCH_ESTIMATE_H_
 

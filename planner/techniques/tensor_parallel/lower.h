@@ -10,8 +10,8 @@ namespace tideline {
 bool UsesTensorParallel(const Plan& plan);
 
 // Replaces the training graph by that of one tp rank. Cuts start at the parameters
-// (Tensor::tensor_parallel_dim) and flow through the nodes by the letters of the op table
-// (auto_parallel 2.3): a cut letter that is summed over leaves a partial sum, partial sums flow
+// (Tensor::tensor_parallel_dim) and flow through the nodes by the letters of the op table:
+// a cut letter that is summed over leaves a partial sum, partial sums flow
 // through additions and are reduced where something else needs the value. The bias of a
 // row-parallel product is added after the sum; the cross entropy of cut logits is split into row
 // maximum, partial sums and finish. With sequence sharding sums are reduce-scattered along the
