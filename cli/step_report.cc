@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "base/units.h"
 #include "models/profile/profile.h"
+#include "planner/program/explain_extent.h"
 #include "planner/program/memory.h"
 
 namespace tideline {
@@ -69,6 +70,31 @@ void AppendTimes(const StepReport& report, std::string* text) {
   line("other stalls", split.stall);
 }
 
+// Layouts this close to their live bound need no explanation.
+constexpr double kExplainedRatio = 1.05;
+
+std::string ReasonOfExtent(const Program& program, const Role& role, const MemoryFigures& figures) {
+  const double ratio =
+      static_cast<double>(figures.extent) / static_cast<double>(figures.live_bound);
+  if (figures.live_bound == 0 || ratio <= kExplainedRatio) return "";
+  const std::string times = absl::StrFormat("%.2f x the live bound: ", ratio);
+  const ExtentReason reason = ExplainExtent(role, Space::kDevice);
+  if (reason.highest == kNoId) {
+    return absl::StrCat(times, "persistent buffers start at multiples of ", kAlignment, " B");
+  }
+  const auto name = [&](uint32_t buffer) {
+    return buffer == kNoId ? std::string("the bottom")
+                           : std::string(NameText(program, role.buffers[buffer].name));
+  };
+  const auto bytes = [](int64_t value) { return HumanBytes(static_cast<double>(value)); };
+  return absl::StrCat(times, name(reason.highest), " (", bytes(role.buffers[reason.highest].bytes),
+                      ") lies on top; of ", bytes(reason.free_bytes),
+                      " free below the largest piece was ", bytes(reason.largest_hole),
+                      reason.largest_hole == 0 ? ""
+                                               : absl::StrCat(", between ", name(reason.below),
+                                                              " and ", name(reason.above)));
+}
+
 }  // namespace
 
 StepReport ReportMemory(const Plan& plan, const Program& program) {
@@ -98,6 +124,7 @@ StepReport ReportMemory(const Plan& plan, const Program& program) {
     const size_t node = rank / static_cast<size_t>(plan.cluster.node.gpus);
     host_bytes[node] += program.roles[role].extent[static_cast<int>(Space::kPinnedHost)];
   }
+  report.extent_reason = ReasonOfExtent(program, program.roles[worst], by_role[worst]);
   report.peak_by_category = by_role[worst].peak_by_category;
   report.category_max = by_role[worst].category_max;
   report.host_peak_memory_bytes = *std::max_element(host_bytes.begin(), host_bytes.end());
@@ -205,6 +232,7 @@ std::string StepReportText(const StepReport& report) {
                                           return a.peak_memory_bytes < b.peak_memory_bytes;
                                         });
   if (fullest != report.ranks.end()) {
+    if (!report.extent_reason.empty()) AppendLine("", report.extent_reason, &text);
     AppendLine("live bound", bytes(fullest->live_bound_bytes), &text);
     AppendLine("serial peak", bytes(fullest->serial_peak_bytes), &text);
     if (fullest->live_peak_bytes) AppendLine("live peak", bytes(*fullest->live_peak_bytes), &text);

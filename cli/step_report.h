@@ -44,6 +44,8 @@ struct StepReport {
   std::array<int64_t, kCategories> peak_by_category{};
   std::array<int64_t, kCategories> category_max{};
   std::vector<RankFigures> ranks;
+  // Why the fullest rank's extent is more than 1.05 x its live bound, for people; empty: it is not.
+  std::string extent_reason;
 };
 
 // The memory figures of a lowered plan; times are left open.
