@@ -45,6 +45,44 @@ Status ExplainMesh(const Workload& workload, const Pins& pinned) {
   return absl::OkStatus();
 }
 
+// Interleaving goes through the micro-batches of a replica in groups of pp: whether some dp gives
+// such a number of them.
+bool SomeReplicaInterleaves(const Workload& workload, const Pins& pinned, int32_t pp) {
+  const int32_t most = workload.cluster.gpus() / pp;
+  for (int32_t dp = 1; dp <= most; ++dp) {
+    const int64_t samples = dp * pinned.micro_batch.value_or(1);
+    if (most % dp != 0 || pinned.dp.value_or(dp) != dp) continue;
+    if (pinned.tp.has_value() && *pinned.tp * dp != most) continue;
+    if (workload.global_batch % (samples * pp) == 0) return true;
+  }
+  return false;
+}
+
+Status ExplainInterleaving(const Workload& workload, const Pins& pinned) {
+  const int32_t chunks = pinned.chunks.value_or(1);
+  if (workload.model.layers % chunks != 0) {
+    return Contradiction(absl::StrCat("chunks = ", chunks, " does not divide the ",
+                                      workload.model.layers, " layers"));
+  }
+  if (chunks > 1 && pinned.schedule.value_or(Schedule::kInterleaved) != Schedule::kInterleaved) {
+    return Contradiction(absl::StrCat("chunks = ", chunks,
+                                      " needs schedule=interleaved, which is pinned to ",
+                                      std::string(Name(*pinned.schedule))));
+  }
+  const bool interleaves = chunks > 1 || pinned.schedule == Schedule::kInterleaved;
+  if (!interleaves || !pinned.pp.has_value()) return absl::OkStatus();
+  if (*pinned.pp == 1 && !pinned.schedule.has_value()) {
+    return Contradiction(
+        absl::StrCat("chunks = ", chunks, " needs a pipeline, but pp is pinned to 1"));
+  }
+  if (SomeReplicaInterleaves(workload, pinned, *pinned.pp)) return absl::OkStatus();
+  return Contradiction(absl::StrCat("schedule=interleaved needs pp = ", *pinned.pp,
+                                    " to divide the micro-batches of a replica: global batch ",
+                                    workload.global_batch, " / (dp * micro_batch ",
+                                    pinned.micro_batch.value_or(1),
+                                    "); use schedule=1f1b or a smaller micro_batch"));
+}
+
 // Why the pins leave nothing: the first contradiction, with its numbers.
 Status Explain(const Workload& workload, const Pins& pinned) {
   TL_RETURN_IF_ERROR(ExplainMesh(workload, pinned));
@@ -76,12 +114,7 @@ Status Explain(const Workload& workload, const Pins& pinned) {
     return indivisible("dp * micro_batch", samples, "samples of the global batch",
                        workload.global_batch);
   }
-  if (pinned.chunks.value_or(1) > 1 &&
-      pinned.schedule.value_or(Schedule::kInterleaved) != Schedule::kInterleaved) {
-    return Contradiction(absl::StrCat("chunks = ", *pinned.chunks,
-                                      " needs schedule=interleaved, which is pinned to ",
-                                      std::string(Name(*pinned.schedule))));
-  }
+  TL_RETURN_IF_ERROR(ExplainInterleaving(workload, pinned));
   return Contradiction(absl::StrCat(
       "no tp * pp * dp = ", workload.cluster.gpus(), " divides ", model.heads, " heads (",
       model.kv_heads, " of keys), ", model.layers, " layers and a global batch of ",

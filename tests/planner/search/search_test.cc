@@ -162,6 +162,9 @@ TEST(SearchTest, ContradictingPinsNameTheNumbers) {
       {"pp=8", "layers"},
       {"dp=8,micro_batch=16", "global batch"},
       {"chunks=2,schedule=1f1b", "interleaved"},
+      {"chunks=3", "chunks = 3 does not divide the 4 layers"},
+      {"chunks=2,pp=1", "pp is pinned to 1"},
+      {"pp=4,micro_batch=32,schedule=interleaved", "pp = 4 to divide the micro-batches"},
   };
   for (const auto& [pins, named] : cases) {
     const StatusOr<SearchResult> result = SearchPlans(workload, *ParsePins(pins), {}, nullptr);
