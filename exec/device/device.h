@@ -53,17 +53,8 @@ using Communicator = CommunicatorObject*;
 
 // ---- Devices and hosts ----
 
-struct DeviceProperties {
-  std::string name;
-  int32_t node = 0;
-  int64_t memory_bytes = 0;         // of the device
-  int64_t pinned_memory_bytes = 0;  // of its node, shared by the node's devices
-  bool emulated = false;
-};
-
 int DeviceCount(const Machine& machine);
 Device GetDevice(Machine& machine, int index);  // 0 <= index < DeviceCount
-DeviceProperties Properties(Device device);
 CheckLevel CheckLevelOf(Device device);
 
 // Says that `count` host threads are about to give work. Each calls EndHost once when it gives no
@@ -90,7 +81,7 @@ void DescribeTags(Device device, std::function<std::string(uint64_t tag)> descri
 
 // Reserves `bytes` of `space`, aligned to kAlignment, contents undefined. Beyond the capacity: an
 // error that names the reservation and the live bytes by category at that moment. The category is
-// what an eager run's observed peak is split by (exec/emulator/witness.h).
+// what an eager run's observed peak is split by (exec/emulator/touch_witness.h).
 StatusOr<void*> Reserve(Device device, Space space, int64_t bytes, std::string_view name,
                         Category category);
 // Gives a reservation back. Precondition: `memory` came from Reserve and no work uses it any more.

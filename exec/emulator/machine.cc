@@ -68,12 +68,6 @@ Device GetDevice(Machine& machine, int index) {
   return machine.devices[index].get();
 }
 
-DeviceProperties Properties(Device device) {
-  const EmulatorOptions& options = device->machine->options;
-  return {absl::StrCat("emulated ", device->index), device->index / options.devices_per_node,
-          options.device_memory_bytes, options.pinned_memory_bytes, true};
-}
-
 CheckLevel CheckLevelOf(Device device) { return device->machine->options.check; }
 
 void BeginHosts(Machine& machine, int count) { machine.scheduler.BeginHosts(count); }
