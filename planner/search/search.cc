@@ -1,6 +1,7 @@
 #include "planner/search/search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <tuple>
@@ -173,13 +174,26 @@ class Search {
     return absl::OkStatus();
   }
 
-  // Nothing of bounded length fits: the best of any length that does.
+  // Nothing of bounded length fits: the best of those about as short as can be.
   Status EvaluateLong() {
-    int attempts = 0;
-    for (const size_t index : OrderedByEstimate(/*by_memory=*/false)) {
-      if (!MayFit(candidates_[index].estimate) || exact_peak_.contains(index)) continue;
-      if (++attempts > kMostAttempts || !result_.candidates.empty()) break;
-      TL_RETURN_IF_ERROR(AddFinalist(index));
+    std::vector<size_t> order = OrderedByEstimate(/*by_memory=*/false);
+    std::erase_if(order, [&](size_t index) {
+      return !MayFit(candidates_[index].estimate) || exact_peak_.contains(index);
+    });
+    int64_t least = INT64_MAX;
+    for (const size_t index : order) {
+      least = std::min(least, candidates_[index].estimate.instructions);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      const auto doublings = [&](size_t index) {
+        return std::log2(static_cast<double>(candidates_[index].estimate.instructions) /
+                         static_cast<double>(std::max<int64_t>(least, 1)));
+      };
+      return std::floor(doublings(a)) < std::floor(doublings(b));
+    });
+    for (size_t i = 0; i < order.size() && i < kMostAttempts; ++i) {
+      if (!result_.candidates.empty()) break;
+      TL_RETURN_IF_ERROR(AddFinalist(order[i]));
     }
     return absl::OkStatus();
   }
