@@ -4,10 +4,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -54,6 +57,10 @@ StatusOr<std::string> ReadFile(const std::string& path, int64_t limit_bytes) {
   struct stat information {};
   if (fstat(file.get(), &information) != 0) return CannotRead(path, SystemReason(errno));
   if (S_ISDIR(information.st_mode)) return CannotRead(path, "it is a folder");
+  if (S_ISCHR(information.st_mode) || S_ISBLK(information.st_mode)) {
+    return CannotRead(path, "it is a device, which may never end");
+  }
+  if (!S_ISREG(information.st_mode)) limit_bytes = std::min(limit_bytes, kPipeLimitBytes);
   std::string content;
   if (S_ISREG(information.st_mode) && information.st_size <= limit_bytes) {
     content.reserve(static_cast<size_t>(information.st_size));
@@ -77,7 +84,14 @@ StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
   struct stat information {};
   const bool exists = stat(file.path_.c_str(), &information) == 0;
   if (exists && !S_ISREG(information.st_mode)) {
-    return RunError(absl::StrCat("cannot write ", path, ": it is no regular file"));
+    const char* const what = S_ISDIR(information.st_mode) ? "a folder" : "no regular file";
+    return RunError(
+        absl::StrCat("cannot write ", path, ": it is ", what, "; give the path of a file"));
+  }
+  struct stat link {};
+  if (!exists && lstat(file.path_.c_str(), &link) == 0) {
+    return RunError(absl::StrCat("cannot write ", path,
+                                 ": it is a link to what is not there; give the path of a file"));
   }
   // A name that nobody else uses; one left behind by a killed process is passed over.
   constexpr int kMostAttempts = 1000;
@@ -146,6 +160,30 @@ Status WriteFileAtomically(const std::string& path, std::string_view bytes) {
   TL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
   TL_RETURN_IF_ERROR(file.Append(bytes));
   return file.Commit();
+}
+
+Status CheckWritable(const std::string& path) { return AtomicFile::Create(path).status(); }
+
+Status CheckFolderWritable(const std::string& folder) {
+  const auto failure = [&](const std::string& why) {
+    return RunError(absl::StrCat("cannot write into ", folder, ": ", why,
+                                 "; name a writable folder, or one that can be made"));
+  };
+  std::error_code error;
+  std::filesystem::path existing = std::filesystem::absolute(folder, error);
+  if (error) return failure(error.message());
+  struct stat information {};
+  while (stat(existing.c_str(), &information) != 0) {
+    if (errno != ENOENT || !existing.has_relative_path()) return failure(SystemReason(errno));
+    existing = existing.parent_path();
+  }
+  if (!S_ISDIR(information.st_mode)) {
+    return failure(absl::StrCat(existing.string(), " is no folder"));
+  }
+  if (access(existing.c_str(), W_OK | X_OK) != 0) {
+    return failure(absl::StrCat(existing.string(), ": ", SystemReason(errno)));
+  }
+  return absl::OkStatus();
 }
 
 Status SyncFolder(const std::string& folder) {

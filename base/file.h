@@ -18,10 +18,21 @@ namespace tideline {
 // 64 MiB: more than any plan, cluster or configuration a person writes.
 inline constexpr int64_t kDefaultFileLimitBytes = int64_t{64} << 20;
 
-// The bytes of a file or pipe. More than `limit_bytes`, a folder, or an unreadable path is an
-// error.
+// A pipe does not say how long it is, so less is taken from one than from a file.
+inline constexpr int64_t kPipeLimitBytes = int64_t{256} << 20;
+
+// The bytes of a file, or of a pipe (of which at most kPipeLimitBytes). More than `limit_bytes`, a
+// folder, a device (which may never end), or an unreadable path is an error.
 StatusOr<std::string> ReadFile(const std::string& path,
                                int64_t limit_bytes = kDefaultFileLimitBytes);
+
+// Whether AtomicFile::Create(path) works now, with its error if not; leaves nothing behind. For
+// asking before hours of work whether their result can be kept.
+Status CheckWritable(const std::string& path);
+
+// Whether files can be written into `folder`, or it can be made, with its parents. Error (exit 1):
+// it or one of its parents is no folder, or is not writable.
+Status CheckFolderWritable(const std::string& folder);
 
 // A file being written beside its final name. Destroyed without Commit() it leaves nothing behind
 // and the old content in place. Not thread-safe.

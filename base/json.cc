@@ -351,6 +351,11 @@ StatusOr<JsonDocument> JsonDocument::Parse(std::string_view text, std::string fi
     return InputError(absl::StrCat(document->file, ": it is larger than ", limits.size_bytes,
                                    " bytes; give a smaller file"));
   }
+  // nlohmann takes a zero byte for the end of the text and would not look at what follows.
+  if (const size_t zero = text.find('\0'); zero != std::string_view::npos) {
+    return InputError(absl::StrCat(document->file, ": it is no valid JSON: byte ", zero,
+                                   " is zero; correct the file"));
+  }
   Builder builder(document.get(), limits);
   if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) {
     // nlohmann quotes the offending bytes: make them printable.

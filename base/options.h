@@ -24,6 +24,16 @@ enum class OptionKind : uint8_t {
   kChoice,   // one of `choices`
 };
 
+// What a value that may be a path is for: outputs are checked before the work, and none may be an
+// input as well.
+enum class PathUse : uint8_t {
+  kNone,         // no path
+  kReads,        // a file that is read
+  kReadsOrName,  // a file when it ends in .json or has a slash, else a name
+  kWritesFile,
+  kWritesFolder,
+};
+
 struct OptionRecord {
   std::string name;  // "memory-limit": the flag is --memory-limit
   OptionKind kind = OptionKind::kText;
@@ -36,6 +46,7 @@ struct OptionRecord {
   char short_name = 0;    // 'o': also -o
   bool repeated = false;  // may be given several times
   bool required = false;
+  PathUse path_use = PathUse::kNone;
 };
 
 // "an integer from 1 to 4096", "one of order, kernels, none", "a size such as 80GiB".

@@ -72,6 +72,10 @@ std::string UnknownName(std::string_view kind, std::string_view name,
   return message;
 }
 
+std::string Counted(int64_t count, std::string_view noun) {
+  return absl::StrCat(count, " ", std::string(noun), count == 1 ? "" : "s");
+}
+
 std::string Quoted(std::string_view text, size_t limit) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string quoted = "`";

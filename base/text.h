@@ -6,6 +6,7 @@
 #define TIDELINE_BASE_TEXT_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,6 +32,9 @@ std::string JoinNames(const std::vector<std::string>& names);
 // "unknown model `gpt22`; did you mean `gpt2`? valid: gpt2, opt-30b". `kind` is what is named.
 std::string UnknownName(std::string_view kind, std::string_view name,
                         const std::vector<std::string>& valid);
+
+// "1 GPU", "4 GPUs".
+std::string Counted(int64_t count, std::string_view noun);
 
 // `text` in backquotes, fit for a message: control and non-ASCII bytes as \xNN, cut after `limit`
 // characters with "...".

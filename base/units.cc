@@ -220,8 +220,8 @@ StatusOr<int64_t> ParseInteger(std::string_view text, int64_t least, int64_t mos
                                    least, " to ", most));
   }
   if (error != std::errc() || value < least || value > most) {
-    return UsageError(
-        absl::StrCat(Quoted(text), " is out of range; write a number from ", least, " to ", most));
+    return UsageError(absl::StrCat(Quoted(text), " is out of range; write a whole number from ",
+                                   least, " to ", most));
   }
   return value;
 }

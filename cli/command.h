@@ -24,6 +24,7 @@ struct ArgumentRecord {
   std::string sentence;  // one sentence, ending in a full stop
   bool required = true;
   bool repeated = false;
+  PathUse path_use = PathUse::kNone;
 };
 
 // A titled list of a help page: names with a sentence or a few words each.

@@ -10,19 +10,21 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/units.h"
 #include "cli/run_files.h"
 #include "cli/simulate.h"
 #include "cli/table.h"
-#include "planner/lowering/lower.h"
 #include "planner/plan/pins.h"
+#include "planner/plan/validate.h"
 #include "traces/run/run_file_reader.h"
 
 namespace tideline {
@@ -84,38 +86,56 @@ std::map<std::string, std::string> DecisionsOf(const Plan& plan) {
   return decisions;
 }
 
-StatusOr<bool> IsRunFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string begin(5, '\0');
-  if (!file.is_open() || std::filesystem::is_directory(path)) {
-    return InputError(absl::StrCat(path, ": cannot be read; give a plan or a Run file"));
-  }
-  file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
-  return begin == "TLRUN";
+// A Run file cut off inside its first word is no plan: one begins with { or with a whole word.
+bool BeginsAsRun(std::string_view content) {
+  constexpr std::string_view kMagic = "TLRUN";
+  return !content.empty() && content.starts_with(kMagic.substr(0, content.size()));
 }
 
-StatusOr<Side> ReadSide(const std::string& path) {
-  TL_ASSIGN_OR_RETURN(const bool is_run, IsRunFile(path));
-  if (is_run) {
-    TL_ASSIGN_OR_RETURN(const auto reader, RunFileReader::Open(path));
-    if (!reader->complete()) {
-      return InputError(
-          absl::StrCat(path, ": the Run is cut off, its end is missing; record it again"));
-    }
-    // Walks every block, so that a damaged one is found by its checksum.
-    TL_RETURN_IF_ERROR(
-        reader->VisitEvents([](std::span<const RunEvent>) { return absl::OkStatus(); }));
-    TL_RETURN_IF_ERROR(
-        reader->VisitSamples([](std::span<const MemorySample>) { return absl::OkStatus(); }));
-    return FromMetadata("run", reader->metadata());
+StatusOr<Side> RunSide(const RunFileReader& reader, const std::string& path) {
+  if (!reader.complete()) {
+    return InputError(
+        absl::StrCat(path, ": the Run is cut off, its end is missing; record it again"));
   }
-  TL_ASSIGN_OR_RETURN(const Plan plan, ReadPlan(path));
-  TL_ASSIGN_OR_RETURN(const Program program, Lower(plan));
+  // Walks every block, so that a damaged one is found by its checksum.
+  TL_RETURN_IF_ERROR(
+      reader.VisitEvents([](std::span<const RunEvent>) { return absl::OkStatus(); }));
+  TL_RETURN_IF_ERROR(
+      reader.VisitSamples([](std::span<const MemorySample>) { return absl::OkStatus(); }));
+  return FromMetadata("run", reader.metadata());
+}
+
+StatusOr<Side> PlanSide(const std::string& content, const std::string& path) {
+  TL_ASSIGN_OR_RETURN(const Plan plan, ParsePlan(content, path));
+  TL_RETURN_IF_ERROR(Annotate(Validate(plan), path));
+  TL_ASSIGN_OR_RETURN(const Program program, LowerPlanOf(path, plan));
   TL_ASSIGN_OR_RETURN(const StepReport report,
                       SimulatedReport(plan, program, {}, nullptr, nullptr));
   Side side = FromMetadata("plan", MetadataOf(plan, program, report, "simulated"));
   side.decisions = DecisionsOf(plan);
   return side;
+}
+
+StatusOr<Side> ReadSide(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) {
+    std::string begin(5, '\0');
+    std::ifstream file(path, std::ios::binary);
+    file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+    begin.resize(static_cast<size_t>(file.gcount()));
+    if (BeginsAsRun(begin)) {
+      TL_ASSIGN_OR_RETURN(const auto reader, RunFileReader::Open(path));
+      return RunSide(*reader, path);
+    }
+  }
+  // A pipe can be read once only, so what it is shows when it is in memory.
+  TL_ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
+  if (content.empty()) {
+    return InputError(absl::StrCat(path, ": it is empty; give a plan or a Run file"));
+  }
+  if (!BeginsAsRun(content)) return PlanSide(content, path);
+  TL_ASSIGN_OR_RETURN(const auto reader, RunFileReader::FromBytes(content, path));
+  return RunSide(*reader, path);
 }
 
 std::optional<double> Metric(const Side& side, const char* key) {
@@ -244,8 +264,8 @@ class CompareCommand : public Command {
             "The last column says which part of the difference in step time comes from where.",
         .examples = {"tideline compare plan.json run.tlr", "tideline compare plan.json other.json",
                      "tideline compare before.tlr after.tlr --json"},
-        .arguments = {{.name = "A", .sentence = "A plan or Run file."},
-                      {.name = "B", .sentence = "Another one."}}};
+        .arguments = {{.name = "A", .sentence = "A plan or Run file.", .path_use = PathUse::kReads},
+                      {.name = "B", .sentence = "Another one.", .path_use = PathUse::kReads}}};
   }
 
   Status Run(CommandContext* context) const override {

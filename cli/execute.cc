@@ -11,11 +11,11 @@
 #include "absl/strings/str_format.h"
 #include "base/json.h"
 #include "base/sha256.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "cli/run_files.h"
 #include "exec/launch/worker_client.h"
 #include "exec/ops/partial_touch.h"
-#include "planner/lowering/lower.h"
 #include "planner/program/file.h"
 
 namespace tideline {
@@ -101,7 +101,15 @@ StatusOr<WorkerRequest> MakeRequest(const CommandContext& context, const Plan& p
                                     const Program& program) {
   const OptionValues& options = context.options;
   WorkerRequest request = RequestFor(plan, program);
-  if (options.Has("data")) request.data_path = options.Text("data");
+  if (options.Has("data")) {
+    request.data_path = options.Text("data");
+    // The worker's standard input is the pipe that its request came through.
+    for (const char* input : {"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"}) {
+      if (request.data_path != input) continue;
+      return UsageError(absl::StrCat("--data ", input,
+                                     ": the standard input is not read; give the path of a file"));
+    }
+  }
   request.steps = options.Integer("steps");
   if (options.Has("checkpoint")) request.checkpoint_folder = options.Text("checkpoint");
   request.checkpoint_every = options.Integer("checkpoint-every");
@@ -114,6 +122,9 @@ StatusOr<WorkerRequest> MakeRequest(const CommandContext& context, const Plan& p
   TL_RETURN_IF_ERROR(ReadSchedule(options.Text("schedule"), &request));
   return request;
 }
+
+// A resume whose checkpoint is at --steps already.
+bool NothingWasLeft(const RunReport& run, int64_t steps) { return run.resumed_from_step >= steps; }
 
 void WriteTouched(const RunReport& run, JsonWriter* json) {
   json->Key("touched").BeginArray();
@@ -132,12 +143,17 @@ void WriteTouched(const RunReport& run, JsonWriter* json) {
   json->EndArray();
 }
 
-std::string Json(const Plan& plan, const StepReport& report, const RunReport& run) {
+// `report` is none when nothing was left to run: its figures are null then.
+std::string Json(const Plan& plan, const std::optional<StepReport>& report, const RunReport& run) {
   JsonWriter json;
   json.BeginObject().Field("schema_version", 1);
   json.Field("model", plan.model.name).Field("cluster", plan.cluster.name);
   json.Field("device", "emulated").Field("gpus", plan.cluster.gpus());
-  WriteStepReport(report, &json);
+  if (report.has_value()) {
+    WriteStepReport(*report, &json);
+  } else {
+    WriteNoStepReport(&json);
+  }
   json.Key("losses").BeginInlineArray();
   for (const double loss : run.losses) json.Value(loss);
   json.EndArray();
@@ -145,6 +161,11 @@ std::string Json(const Plan& plan, const StepReport& report, const RunReport& ru
     json.Field("resumed_from_step", run.resumed_from_step);
   } else {
     json.NullField("resumed_from_step");
+  }
+  if (run.finding.empty()) {
+    json.NullField("finding");
+  } else {
+    json.Field("finding", run.finding);
   }
   WriteTouched(run, &json);
   json.EndObject();
@@ -165,12 +186,17 @@ std::string TouchedText(const RunReport& run) {
   return text.empty() ? "" : absl::StrCat("touched by kernels\n", text);
 }
 
-std::string Text(const Plan& plan, const StepReport& report, const RunReport& run) {
-  std::string text =
-      absl::StrCat(plan.model.name, " on ", plan.cluster.name, " (", plan.cluster.gpus(),
-                   " emulated GPUs)\n", ExecutedSpeedNote(plan.cluster));
+std::string Text(const Plan& plan, const std::optional<StepReport>& report, const RunReport& run) {
+  std::string text = absl::StrCat(plan.model.name, " on ", plan.cluster.name, " (",
+                                  Counted(plan.cluster.gpus(), "emulated GPU"), ")\n");
+  if (report.has_value()) text += ExecutedSpeedNote(plan.cluster);
   if (run.resumed_from_step >= 0) {
     absl::StrAppend(&text, "resumed from step ", run.resumed_from_step, "\n");
+  }
+  if (!report.has_value()) {
+    absl::StrAppend(&text,
+                    "nothing was left to run: the checkpoint has as many steps as --steps asks "
+                    "for, or more; give a larger --steps to go on\n");
   }
   absl::StrAppend(&text, "loss, nats per token\n");
   const size_t stride = std::max<size_t>(1, run.losses.size() / 10);
@@ -178,7 +204,8 @@ std::string Text(const Plan& plan, const StepReport& report, const RunReport& ru
     if (step % stride != 0 && step + 1 != run.losses.size()) continue;
     absl::StrAppendFormat(&text, "  step %-6d %.6f\n", step, run.losses[step]);
   }
-  return absl::StrCat(text, StepReportText(report), TouchedText(run));
+  if (!report.has_value()) return text;
+  return absl::StrCat(text, StepReportText(*report), TouchedText(run));
 }
 
 std::vector<OptionRecord> Options() {
@@ -198,7 +225,8 @@ std::vector<OptionRecord> Options() {
        .most = 1e9},
       {.name = "data",
        .value_name = "FILE",
-       .sentence = "Text file to train on, a token is a byte; default a built-in text of 25 kB."},
+       .sentence = "Text file to train on, a token is a byte; default a built-in text of 25 kB.",
+       .path_use = PathUse::kReads},
       {.name = "seed",
        .kind = OptionKind::kInteger,
        .value_name = "N",
@@ -209,7 +237,8 @@ std::vector<OptionRecord> Options() {
       {.name = "checkpoint",
        .value_name = "DIR",
        .sentence = "Folder for checkpoints, made when it is not there; without it none are "
-                   "written."},
+                   "written.",
+       .path_use = PathUse::kWritesFolder},
       {.name = "checkpoint-every",
        .kind = OptionKind::kInteger,
        .value_name = "K",
@@ -268,7 +297,8 @@ class ExecuteCommand : public Command {
                      "tideline execute plan.json --allocator eager --schedule serial --steps 2",
                      "tideline execute plan.json --data book.txt"},
         .arguments = {{.name = "PLAN",
-                       .sentence = "A plan file, as `tideline plan -o` writes it."}},
+                       .sentence = "A plan file, as `tideline plan -o` writes it.",
+                       .path_use = PathUse::kReads}},
         .options = AllOptions(),
         .output_sentence = "Also writes the Run (events and memory samples) to FILE.",
         .writes_output_itself = true};
@@ -282,7 +312,7 @@ class ExecuteCommand : public Command {
     }
     TL_ASSIGN_OR_RETURN(const Plan plan, ReadPlan(context->arguments[0]));
     TL_ASSIGN_OR_RETURN(const RunOutputs outputs, ReadRunOutputs(*context, plan.cluster.gpus()));
-    TL_ASSIGN_OR_RETURN(Program program, Lower(plan));
+    TL_ASSIGN_OR_RETURN(Program program, LowerPlanOf(context->arguments[0], plan));
     program.seed = static_cast<uint64_t>(options.Integer("seed"));
     TL_ASSIGN_OR_RETURN(WorkerRequest request, MakeRequest(*context, plan, program));
     request.record = outputs.any();
@@ -292,12 +322,18 @@ class ExecuteCommand : public Command {
     const WorkerHooks hooks{.sink = request.record ? &recorder : nullptr,
                             .observer = watcher.get()};
     TL_ASSIGN_OR_RETURN(const RunReport run, RunWorker(worker, request, program, hooks));
-    TL_ASSIGN_OR_RETURN(const StepReport report, ExecutedReport(plan, program, run));
-    if (request.record) {
-      recorder.SetMetadata(MetadataOf(plan, program, report, "emulated"));
+    std::optional<StepReport> report;
+    if (NothingWasLeft(run, request.steps)) {
+      if (request.record) context->Note("nothing was left to run, so no Run is written");
+    } else {
+      TL_ASSIGN_OR_RETURN(report, ExecutedReport(plan, program, run));
+    }
+    if (request.record && report.has_value()) {
+      recorder.SetMetadata(MetadataOf(plan, program, *report, "emulated"));
       TL_RETURN_IF_ERROR(WriteRunFiles(recorder, outputs, {}, *context));
     }
     context->Print(context->json ? Json(plan, report, run) : Text(plan, report, run));
+    if (!run.finding.empty()) return ComparisonError(run.finding);
     return absl::OkStatus();
   }
 };

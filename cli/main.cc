@@ -1,18 +1,20 @@
 // The program `tideline`: finds the verb, runs it, prints its result, ends with its exit code.
 //
 // Signals keep their default action, so Ctrl+C ends the program at once and the shell sees 128+n.
-// Result files are replaced atomically, so nothing half-written is left under a result's name;
-// workers die with this process.
+// Whether results can be written is checked before the work. Result files are replaced atomically,
+// so nothing half-written is left under a result's name; workers die with this process.
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <new>
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "cli/command.h"
+#include "cli/outputs.h"
 #include "cli/parse.h"
 
 namespace tideline {
@@ -56,10 +58,15 @@ int Main(const std::vector<std::string>& words) {
     PrintError("tideline", invocation.status(), "auto");
     return ExitCode(invocation.status());
   }
-  if (!invocation->page.empty()) return ExitCode(PrintResult(invocation->page));
+  if (!invocation->page.empty()) {
+    const Status printed = PrintResult(invocation->page);
+    if (!printed.ok()) PrintError("tideline", printed, "auto");
+    return ExitCode(printed);
+  }
   const CommandInfo& info = infos[invocation->command];
   CommandContext& context = invocation->context;
-  Status status = commands[invocation->command]->Run(&context);
+  Status status = CheckOutputs(info, context);
+  if (status.ok()) status = commands[invocation->command]->Run(&context);
   if (HasResult(status)) {
     const Status delivered = DeliverResult(info, context);
     if (status.ok()) status = delivered;
@@ -74,6 +81,12 @@ int Main(const std::vector<std::string>& words) {
 int main(int argc, char** argv) {
   try {
     return tideline::Main(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const std::bad_alloc&) {
+    std::fputs(
+        "tideline: this machine's memory does not hold the work; give a smaller global batch, "
+        "fewer micro-batches or a smaller model\n",
+        stderr);
+    return 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tideline: internal error: %s\n", error.what());
     return 70;

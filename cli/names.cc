@@ -59,8 +59,4 @@ HelpSection PinSection() {
                    {"offload=none", "Nothing is kept outside the GPU; no other value so far."}}};
 }
 
-std::string Counted(int64_t count, std::string_view noun) {
-  return absl::StrCat(count, " ", std::string(noun), count == 1 ? "" : "s");
-}
-
 }  // namespace tideline

@@ -15,9 +15,6 @@ HelpSection ModelSection();    // MODEL
 HelpSection ClusterSection();  // --cluster
 HelpSection PinSection();      // --pin
 
-// "1 GPU", "4 GPUs".
-std::string Counted(int64_t count, std::string_view noun);
-
 }  // namespace tideline
 
 #endif  // TIDELINE_CLI_NAMES_H_

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "cli/names.h"
 #include "cli/simulator_evaluator.h"
@@ -176,7 +177,8 @@ std::vector<OptionRecord> Options() {
   return {{.name = "cluster",
            .value_name = "CLUSTER",
            .sentence = "The machines: a catalogue name with count and overrides, or a JSON file.",
-           .required = true},
+           .required = true,
+           .path_use = PathUse::kReadsOrName},
           {.name = "pin",
            .value_name = "DECISIONS",
            .sentence = "Decisions that are given, as tp=8,pp=4; the others are searched.",
@@ -186,13 +188,13 @@ std::vector<OptionRecord> Options() {
            .value_name = "N",
            .sentence = "Tokens in a sequence; default the model's positions, at most 2048.",
            .least = 1,
-           .most = 1 << 30},
+           .most = kMostRows},
           {.name = "global-batch",
            .kind = OptionKind::kInteger,
            .value_name = "N",
            .sentence = "Sequences in one optimizer step; default 8 for each GPU.",
            .least = 1,
-           .most = 1 << 30},
+           .most = kMostGlobalBatch},
           {.name = "memory-limit",
            .kind = OptionKind::kBytes,
            .value_name = "SIZE",
@@ -248,7 +250,8 @@ class PlanCommand : public Command {
                      "tideline plan opt-30b --cluster 'dgx-a100-40g{gpus=1}'"},
         .arguments = {{.name = "MODEL",
                        .sentence = "What to train: a name of the zoo, sizes of your own, or a "
-                                   "config.json (below)."}},
+                                   "config.json (below).",
+                       .path_use = PathUse::kReadsOrName}},
         .options = Options(),
         .sections = {ModelSection(), ClusterSection(), PinSection()},
         .output_sentence =
@@ -265,7 +268,9 @@ class PlanCommand : public Command {
         absl::StrAppend(&pin_text, pin_text.empty() ? "" : ",", text);
       }
     }
-    TL_ASSIGN_OR_RETURN(const Pins pins, ParsePins(pin_text));
+    StatusOr<Pins> pins_read = ParsePins(pin_text);
+    if (!pins_read.ok()) return Annotate(pins_read.status(), "--pin");
+    const Pins pins = *std::move(pins_read);
     TL_ASSIGN_OR_RETURN(const Workload workload, ReadWorkload(context, pins));
     SearchOptions search;
     TL_ASSIGN_OR_RETURN(search.objective, ParseObjective(options.Text("objective")));

@@ -123,7 +123,8 @@ class ProfileCommand : public Command {
                      "tideline profile path/to/config.json"},
         .arguments = {{.name = "MODEL",
                        .sentence = "A name of the zoo, sizes of your own, or a config.json "
-                                   "(below)."}},
+                                   "(below).",
+                       .path_use = PathUse::kReadsOrName}},
         .options = {{.name = "batch",
                      .kind = OptionKind::kInteger,
                      .value_name = "N",
@@ -137,7 +138,7 @@ class ProfileCommand : public Command {
                      .sentence = "Tokens in a sequence; default the model's positions, at most "
                                  "2048.",
                      .least = 1,
-                     .most = 1 << 30},
+                     .most = kMostRows},
                     {.name = "dtype",
                      .kind = OptionKind::kChoice,
                      .value_name = "TYPE",

@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/file.h"
 #include "base/units.h"
 #include "cli/execute.h"
 #include "cli/run_files.h"
@@ -40,6 +41,10 @@ constexpr int64_t kReferenceSteps = 3;
 // Two: persistent buffers that a step touches only at its end are seen to live from its start in
 // the second.
 constexpr int64_t kObservedSteps = 2;
+
+// What is written into the folder.
+constexpr const char* kFiles[] = {"plan.json",    "simulated.tlr",       "simulated.trace.json",
+                                  "executed.tlr", "executed.trace.json", "tide.svg"};
 
 std::string Bytes(int64_t bytes) { return HumanBytes(static_cast<double>(bytes)); }
 
@@ -90,6 +95,7 @@ StatusOr<Executed> Execute(const Plan& plan, const Program& program, int64_t ste
   Executed executed;
   TL_ASSIGN_OR_RETURN(
       executed.run, RunWorker(worker, request, program, {.sink = sink, .observer = watcher.get()}));
+  if (!executed.run.finding.empty()) return ComparisonError(executed.run.finding);
   TL_ASSIGN_OR_RETURN(executed.report, ExecutedReport(plan, program, executed.run));
   return executed;
 }
@@ -195,7 +201,8 @@ class QuickstartCommand : public Command {
                     {.name = "folder",
                      .value_name = "DIR",
                      .sentence = "Where the files go.",
-                     .default_text = "quickstart"},
+                     .default_text = "quickstart",
+                     .path_use = PathUse::kWritesFolder},
                     {.name = "reference",
                      .value_name = "PROGRAM",
                      .sentence = "The independent reference program to hold losses against."}}};
@@ -206,6 +213,9 @@ class QuickstartCommand : public Command {
     std::error_code error;
     std::filesystem::create_directories(folder, error);
     if (error) return RunError(absl::StrCat(folder, ": ", error.message()));
+    for (const char* name : kFiles) {
+      TL_RETURN_IF_ERROR(CheckWritable(absl::StrCat(folder, "/", name)));
+    }
     context->Print(absl::StrCat("1. plan ", kModel, " on ", kCluster, "\n"));
     TL_ASSIGN_OR_RETURN(const RankedPlan ranked, FindPlan(context));
     const Plan& plan = ranked.plan;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/sha256.h"
+#include "planner/lowering/lower.h"
 #include "traces/formats/chrome_trace.h"
 #include "traces/run/run_file_writer.h"
 #include "traces/tide/tide.h"
@@ -176,14 +177,23 @@ RunMetadata MetadataOf(const Plan& plan, const Program& program, const StepRepor
   return metadata;
 }
 
+StatusOr<Program> LowerPlanOf(const std::string& path, const Plan& plan) {
+  StatusOr<Program> program = Lower(plan);
+  if (program.ok()) return program;
+  const Status named = Annotate(program.status(), path);
+  return absl::IsInvalidArgument(named) ? InputError(std::string(named.message())) : named;
+}
+
 std::vector<OptionRecord> RunFileOptions() {
   return {{.name = "perfetto",
            .value_name = "FILE",
            .sentence = "Also writes the Run as Chrome trace JSON, to open at ui.perfetto.dev (of a "
-                       "long one the last step, and if need be one rank per role)."},
+                       "long one the last step, and if need be one rank per role).",
+           .path_use = PathUse::kWritesFile},
           {.name = "tide",
            .value_name = "FILE",
-           .sentence = "Also draws the memory tide (live bytes over time by category) as SVG."},
+           .sentence = "Also draws the memory tide (live bytes over time by category) as SVG.",
+           .path_use = PathUse::kWritesFile},
           {.name = "tide-ranks",
            .value_name = "RANKS",
            .sentence = "Panels of --tide: distinct (one for all ranks that look alike), all, or "

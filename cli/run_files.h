@@ -21,6 +21,10 @@ namespace tideline {
 RunMetadata MetadataOf(const Plan& plan, const Program& program, const StepReport& report,
                        const std::string& source);
 
+// Lower, for a plan that was read from `path`: every complaint is about that file (exit 5 where it
+// would be the command line's otherwise).
+StatusOr<Program> LowerPlanOf(const std::string& path, const Plan& plan);
+
 // Which files of a Run a command line asks for; an empty path writes nothing.
 struct RunOutputs {
   std::string run;                       // -o: the Run file

@@ -9,7 +9,6 @@
 #include "cli/names.h"
 #include "cli/run_files.h"
 #include "models/cluster/cluster_json.h"
-#include "planner/lowering/lower.h"
 #include "planner/plan/validate.h"
 
 namespace tideline {
@@ -24,8 +23,9 @@ Status AddSlow(const std::string& text, int ranks, SimulationOptions* options) {
   if (!rank.ok()) return UsageError(absl::StrCat(usage, "; the plan has ranks 0 to ", ranks - 1));
   const StatusOr<double> factor = ParseReal(text.substr(colon + 1), 1e-3, 1e6);
   if (!factor.ok()) return UsageError(absl::StrCat(usage, "; ", factor.status().message()));
-  options->slow[static_cast<int32_t>(*rank)] = *factor;
-  return absl::OkStatus();
+  if (options->slow.emplace(static_cast<int32_t>(*rank), *factor).second) return absl::OkStatus();
+  return UsageError(
+      absl::StrCat("--slow `", text, "`: rank ", *rank, " is slowed twice; keep one of them"));
 }
 
 std::string Json(const Plan& plan, const StepReport& report, const SimulationResult& result) {
@@ -46,7 +46,8 @@ std::vector<OptionRecord> Options() {
   std::vector<OptionRecord> options = {
       {.name = "cluster",
        .value_name = "CLUSTER",
-       .sentence = "Another cluster of as many GPUs: a catalogue name or a file."},
+       .sentence = "Another cluster of as many GPUs: a catalogue name or a file.",
+       .path_use = PathUse::kReadsOrName},
       {.name = "no-fold",
        .kind = OptionKind::kFlag,
        .sentence = "Simulates every node, not one of each kind."},
@@ -75,7 +76,8 @@ class SimulateCommand : public Command {
                      "tideline simulate plan.json --cluster 'dgx-a100-40g{gpus=4}' --json",
                      "tideline simulate plan.json --slow rank=3:1.2 -o run.tlr"},
         .arguments = {{.name = "PLAN",
-                       .sentence = "A plan file, as `tideline plan -o` writes it."}},
+                       .sentence = "A plan file, as `tideline plan -o` writes it.",
+                       .path_use = PathUse::kReads}},
         .options = Options(),
         .sections = {ClusterSection()},
         .output_sentence = "Also writes the Run (events and memory samples) to FILE.",
@@ -86,7 +88,11 @@ class SimulateCommand : public Command {
     TL_ASSIGN_OR_RETURN(Plan plan, ReadPlan(context->arguments[0]));
     if (context->options.Has("cluster")) {
       TL_ASSIGN_OR_RETURN(plan.cluster, LoadCluster(context->options.Text("cluster")));
-      TL_RETURN_IF_ERROR(Annotate(Validate(plan), "--cluster"));
+      const Status fits = Validate(plan);
+      if (!fits.ok()) {
+        return UsageError(absl::StrCat("--cluster ", context->options.Text("cluster"), ": ",
+                                       std::string(fits.message())));
+      }
     }
     SimulationOptions options;
     options.fold = !context->options.Flag("no-fold");
@@ -97,7 +103,7 @@ class SimulateCommand : public Command {
     }
     TL_ASSIGN_OR_RETURN(const RunOutputs outputs, ReadRunOutputs(*context, plan.cluster.gpus()));
     context->Note("lowering the plan");
-    TL_ASSIGN_OR_RETURN(const Program program, Lower(plan));
+    TL_ASSIGN_OR_RETURN(const Program program, LowerPlanOf(context->arguments[0], plan));
     RunRecorder recorder;
     context->Note("simulating");
     SimulationResult result;

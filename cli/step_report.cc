@@ -204,6 +204,17 @@ void WriteStepReport(const StepReport& report, JsonWriter* json) {
   json->EndArray();
 }
 
+void WriteNoStepReport(JsonWriter* json) {
+  for (const char* name :
+       {"step_time_s", "tokens_per_s", "tflops_per_gpu", "tflops_hw_per_gpu", "mfu", "compute_s",
+        "host_s", "exposed_comm_s", "bubble_s", "stall_s", "bubble_fraction", "host_bound_fraction",
+        "fits", "capacity_bytes", "peak_memory_bytes", "host_peak_memory_bytes", "peak_by_category",
+        "category_max_bytes"}) {
+    json->NullField(name);
+  }
+  json->Key("ranks").BeginArray().EndArray();
+}
+
 std::string SimulatedSpeedNote(const ClusterSpec& cluster) {
   if (cluster.emulated) {
     return absl::StrCat("nominal speeds (", HumanFlopsPerSecond(cluster.device.peak_fp32_flops),

@@ -69,6 +69,9 @@ void WriteStepReport(const StepReport& report, JsonWriter* json);
 std::string SimulatedSpeedNote(const ClusterSpec& cluster);
 std::string ExecutedSpeedNote(const ClusterSpec& cluster);
 
+// Appends the same fields as null, `ranks` empty, where no step was played.
+void WriteNoStepReport(JsonWriter* json);
+
 // A table for people, lines ending in newline.
 std::string StepReportText(const StepReport& report);
 

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/file.h"
+#include "base/sha256.h"
 #include "exec/data/builtin_text.h"
 
 namespace tideline {
@@ -24,6 +25,8 @@ StatusOr<TokenSource> TokenSource::Make(std::string_view text, std::string_view 
   }
   TokenSource source;
   source.text_ = std::string(text);
+  source.origin_ = std::string(origin);
+  source.hash_ = Sha256Hex(text);
   source.sequence_ = sequence;
   source.global_batch_ = global_batch;
   source.count_ = (size - 1) / sequence;

@@ -24,11 +24,15 @@ class TokenSource {
   // its last target.
   static StatusOr<TokenSource> Make(std::string_view text, std::string_view origin,
                                     int64_t sequence, int64_t global_batch);
-  // Reads a file; the empty path is the built-in text.
+  // Reads a file of at most 4 GiB, or a pipe of at most 256 MiB; the empty path is the built-in
+  // text.
   static StatusOr<TokenSource> Open(const std::string& path, int64_t sequence,
                                     int64_t global_batch);
 
   int64_t count() const { return count_; }
+  // Where the text came from, and its SHA-256 in hexadecimal digits: which text it is.
+  const std::string& origin() const { return origin_; }
+  const std::string& hash() const { return hash_; }
 
   // Fills ids and targets, both [samples, sequence], with samples first .. of `step`.
   // Precondition: both spans have a multiple of `sequence` elements, the same number.
@@ -36,6 +40,8 @@ class TokenSource {
 
  private:
   std::string text_;
+  std::string origin_;
+  std::string hash_;
   int64_t sequence_ = 0;
   int64_t global_batch_ = 0;
   int64_t count_ = 0;

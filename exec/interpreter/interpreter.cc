@@ -24,10 +24,14 @@ std::vector<uint32_t> PersistentBuffers(const Role& role) {
   return persistent;
 }
 
-CheckpointHeader HeaderOf(const Program& program, const ExecuteOptions& options) {
+CheckpointHeader HeaderOf(const Program& program, const TokenSource& tokens,
+                          const ExecuteOptions& options) {
   CheckpointHeader header;
   header.graph_hash = program.graph_hash;
   header.plan_hash = options.plan_hash;
+  header.seed = program.seed;
+  header.data_origin = tokens.origin();
+  header.data_hash = tokens.hash();
   for (const Rank& rank : program.ranks) {
     const Role& role = program.roles[rank.role];
     auto& buffers = header.ranks.emplace_back();
@@ -113,7 +117,8 @@ class Run {
         });
       }
       for (std::thread& thread : threads) thread.join();
-      TL_RETURN_IF_ERROR(Finding());
+      const Status end = Finding();
+      if (!end.ok() && state_.divergence().empty()) return end;
     }
     return Report();
   }
@@ -142,8 +147,14 @@ class Run {
     RankPlayer& player = *players_[rank];
     TL_RETURN_IF_ERROR(player.Open());
     MemoryTide tide(player.role(), rank);
+    const Status status = PlaySections(player, tide);
+    Collect(player, tide);
+    return status;
+  }
+
+  Status PlaySections(RankPlayer& player, MemoryTide& tide) {
     if (start_.found) {
-      TL_RETURN_IF_ERROR(Restore(rank));
+      TL_RETURN_IF_ERROR(Restore(player.rank()));
     } else {
       TL_RETURN_IF_ERROR(PlaySection(player, tide, 0, -1));
     }
@@ -152,9 +163,7 @@ class Run {
       TL_RETURN_IF_ERROR(MaybeSave(player, step + 1));
     }
     const uint32_t epilogue = static_cast<uint32_t>(player.role().bodies.size()) + 1;
-    TL_RETURN_IF_ERROR(PlaySection(player, tide, epilogue, -1));
-    Collect(player, tide);
-    return absl::OkStatus();
+    return PlaySection(player, tide, epilogue, -1);
   }
 
   Status PlaySection(RankPlayer& player, MemoryTide& tide, uint32_t section, int64_t step) {
@@ -189,7 +198,7 @@ class Run {
   }
 
   Status Save(int64_t steps_done) {
-    CheckpointHeader header = HeaderOf(program_, options_);
+    CheckpointHeader header = HeaderOf(program_, tokens_, options_);
     header.step = steps_done;
     header.losses = state_.LossesOf(steps_done);
     return start_.folder->Save(
@@ -218,9 +227,13 @@ class Run {
 
   StatusOr<RunReport> Report() {
     RunReport report;
-    report.losses = state_.LossesOf(std::max(first_step_, options_.steps));
+    report.finding = state_.divergence();
+    const bool diverged = !report.finding.empty();
+    const int64_t steps = diverged ? state_.diverged_step() + 1 : options_.steps;
+    report.losses = state_.LossesOf(std::max(first_step_, steps));
     if (start_.found) report.resumed_from_step = first_step_;
-    const int64_t played = std::max<int64_t>(0, options_.steps - first_step_);
+    // Ranks that were stopped have played different numbers of steps: no mean over them.
+    const int64_t played = diverged ? 0 : std::max<int64_t>(0, options_.steps - first_step_);
     report.counted_steps = played > 1 ? played - 1 : played;
     std::array<TouchedBytes, static_cast<size_t>(Op::kCount)> touched{};
     for (const std::unique_ptr<RankPlayer>& player : players_) {
@@ -264,7 +277,7 @@ StatusOr<RunReport> Execute(const Program& program, Machine& machine, const Toke
         absl::StrCat("--steps ", options.steps, " is not a number of steps; give 1 or more"));
   }
   TL_ASSIGN_OR_RETURN(std::vector<uint32_t> bodies, BodySequence(program, options.steps));
-  TL_ASSIGN_OR_RETURN(Start start, FindStart(HeaderOf(program, options), options));
+  TL_ASSIGN_OR_RETURN(Start start, FindStart(HeaderOf(program, tokens, options), options));
   Run run(program, machine, tokens, options, hooks, std::move(start), std::move(bodies));
   return run.Go();
 }

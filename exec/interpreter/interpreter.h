@@ -50,8 +50,9 @@ Status CheckExecutable(const Program& program);
 StatusOr<std::vector<uint32_t>> BodySequence(const Program& program, int64_t steps);
 
 // Precondition: Verify(program) and CheckExecutable(program) hold, the machine has a device per
-// rank. Errors: exit 1 when the run fails (every rank's finding is the same one), exit 2 for
-// options that do not go together, exit 5 for a checkpoint that cannot be used.
+// rank. A loss that is no finite number stops the run; the report then says so in `finding` and has
+// what was measured until then. Errors: exit 1 when the run fails (every rank's finding is the same
+// one), exit 2 for options that do not go together, exit 5 for a checkpoint that cannot be used.
 StatusOr<RunReport> Execute(const Program& program, Machine& machine, const TokenSource& tokens,
                             const ExecuteOptions& options, const ExecuteHooks& hooks);
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -37,6 +38,8 @@ struct RunReport {
   int64_t counted_steps = 0;
   std::vector<RankReport> ranks;
   std::vector<TouchedOp> touched;  // with CheckLevel::kKernels; ops that ran
+  // Empty, or why the run was stopped at the last of `losses`: a loss that is no finite number.
+  std::string finding;
 };
 
 // Called by one thread at a time.

@@ -34,6 +34,7 @@ RunState::RunState(const Program& program, const ExecuteHooks& hooks, std::vecto
 Status RunState::OnLoss(int32_t rank, int64_t step, float loss) {
   std::lock_guard lock(mutex_);
   if (step < 0 || step >= steps_) return InternalError("a loss is read inside a step");
+  if (!std::isfinite(loss)) return Diverge(rank, step, loss);
   int32_t& reader = loss_reader_[static_cast<size_t>(step)];
   double& stored = losses_[static_cast<size_t>(step)];
   if (reader < 0) {
@@ -47,6 +48,18 @@ Status RunState::OnLoss(int32_t rank, int64_t step, float loss) {
   return InternalError(absl::StrCat("rank ", rank, " reads the loss ", loss, " of step ", step,
                                     ", rank ", reader, " reads ", stored,
                                     "; the plan must reduce it before it is read"));
+}
+
+Status RunState::Diverge(int32_t rank, int64_t step, float loss) {
+  if (divergence_.empty()) {
+    losses_[static_cast<size_t>(step)] = loss;
+    diverged_step_ = step;
+    divergence_ = absl::StrCat(
+        "step ", step, ": the loss is ", loss, ", read by rank ", rank,
+        "; training has diverged and was stopped. Lower optimizer.learning_rate in the plan and "
+        "run it again");
+  }
+  return ComparisonError(divergence_);
 }
 
 void RunState::OnSection(int32_t rank, int64_t step, const SectionTrace& trace, MemoryTide& tide) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -20,14 +21,19 @@ class RunState {
   RunState(const Program& program, const ExecuteHooks& hooks, std::vector<double> losses,
            int64_t steps);
 
-  // A rank read the loss of `step`. Ranks that read it must read the same bits: the error is
-  // internal.
+  // A rank read the loss of `step`. Errors: ranks read different bits (internal); the loss is no
+  // finite number (exit 4), which is then the run's divergence.
   Status OnLoss(int32_t rank, int64_t step, float loss);
 
   // A rank has played a section; `step` -1 for prologue and epilogue.
   void OnSection(int32_t rank, int64_t step, const SectionTrace& trace, MemoryTide& tide);
 
   void OnNote(std::string_view text);
+
+  // Empty, or which loss of which step was no finite number, and what to do about it. To be asked
+  // when no rank plays any more.
+  const std::string& divergence() const { return divergence_; }
+  int64_t diverged_step() const { return diverged_step_; }
 
   // The losses of the first `steps` steps.
   std::vector<double> LossesOf(int64_t steps);
@@ -36,6 +42,7 @@ class RunState {
   std::vector<RankReport> TakeRanks() { return std::move(ranks_); }
 
  private:
+  Status Diverge(int32_t rank, int64_t step, float loss);
   void Report(int64_t step);
 
   const Program& program_;
@@ -46,6 +53,8 @@ class RunState {
   std::vector<uint32_t> names_;  // of the sink, by Program::names
   std::vector<double> losses_;
   std::vector<int32_t> loss_reader_;  // by step; -1: not read yet
+  std::string divergence_;
+  int64_t diverged_step_ = -1;
   struct Progress {
     size_t ranks = 0;
     int64_t longest_ns = 0;

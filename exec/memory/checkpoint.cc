@@ -11,7 +11,9 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -24,7 +26,7 @@
 namespace tideline {
 namespace {
 
-constexpr std::string_view kMagic = "TLCKPT01";
+constexpr std::string_view kMagic = "TLCKPT02";
 constexpr int64_t kPrefixBytes = 16;  // magic and header length
 constexpr int64_t kDigestBytes = 32;
 constexpr int64_t kChunkBytes = int64_t{1} << 20;
@@ -50,7 +52,8 @@ bool IsHalfWritten(std::string_view name) {
 
 template <typename Wire, IsOrConst<CheckpointHeader> Header>
 void Fields(Wire& wire, Header& header) {
-  wire(header.step, header.graph_hash, header.plan_hash, header.losses);
+  wire(header.step, header.graph_hash, header.plan_hash, header.seed, header.data_origin,
+       header.data_hash, header.losses);
   wire.List(header.ranks, 8, [](auto& ranks, auto& buffers) {
     ranks.List(buffers, 16, [](auto& each, auto& buffer) { each(buffer.name, buffer.bytes); });
   });
@@ -130,9 +133,11 @@ CheckpointFolder::~CheckpointFolder() {
 }
 
 StatusOr<CheckpointFolder> CheckpointFolder::Open(const std::string& path, double wait_s) {
-  if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) {
-    return RunError(absl::StrCat("checkpoint folder '", path, "' cannot be made: ", Reason(),
-                                 "; name a folder whose parent exists and is writable"));
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) {
+    return RunError(absl::StrCat("checkpoint folder '", path, "' cannot be made: ", error.message(),
+                                 "; name a folder in a writable place"));
   }
   CheckpointFolder folder;
   folder.path_ = path;
@@ -182,7 +187,9 @@ StatusOr<CheckpointFolder::Found> CheckpointFolder::Read(const std::string& name
   if (size < kPrefixBytes + kDigestBytes) return damaged("it is too short");
   char prefix[kPrefixBytes];
   if (std::fread(prefix, 1, sizeof prefix, file.get()) != sizeof prefix) return damaged(Reason());
-  if (std::string_view(prefix, kMagic.size()) != kMagic) return damaged("it begins otherwise");
+  if (std::string_view(prefix, kMagic.size()) != kMagic) {
+    return damaged("it does not begin as the checkpoints of this version do");
+  }
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, prefix + kMagic.size(), sizeof header_bytes);
   if (header_bytes > static_cast<uint64_t>(size - kPrefixBytes - kDigestBytes)) {
@@ -282,6 +289,21 @@ Status CheckpointFolder::Save(const CheckpointHeader& header, const Get& get) co
   return absl::OkStatus();
 }
 
+namespace {
+
+Status OtherSetting(const CheckpointHeader& stored, const char* option, const std::string& then,
+                    const std::string& now, const std::string& same) {
+  return InputError(absl::StrCat(option, ": the checkpoint of step ", stored.step,
+                                 " was made with ", then, ", this run has ", now, "; ", same,
+                                 " to go on, or name another --checkpoint folder to begin anew"));
+}
+
+std::string TextOf(const CheckpointHeader& header) {
+  return absl::StrCat("'", header.data_origin, "' (SHA-256 ", header.data_hash.substr(0, 12), ")");
+}
+
+}  // namespace
+
 Status CheckSameRun(const CheckpointHeader& stored, const CheckpointHeader& expected) {
   const char* differs = nullptr;
   if (stored.graph_hash != expected.graph_hash) {
@@ -292,6 +314,13 @@ Status CheckSameRun(const CheckpointHeader& stored, const CheckpointHeader& expe
     differs = "number of ranks";
   } else if (stored.ranks != expected.ranks) {
     differs = "set of persistent buffers";
+  }
+  if (differs == nullptr && stored.seed != expected.seed) {
+    return OtherSetting(stored, "--seed", absl::StrCat(stored.seed), absl::StrCat(expected.seed),
+                        absl::StrCat("give --seed ", stored.seed));
+  }
+  if (differs == nullptr && stored.data_hash != expected.data_hash) {
+    return OtherSetting(stored, "--data", TextOf(stored), TextOf(expected), "give the same text");
   }
   if (differs == nullptr) return absl::OkStatus();
   return InputError(absl::StrCat("the checkpoint of step ", stored.step, " belongs to another ",

@@ -36,6 +36,9 @@ struct CheckpointHeader {
   int64_t step = 0;  // optimizer steps done
   std::string graph_hash;
   std::string plan_hash;
+  uint64_t seed = 0;                             // of the initial values
+  std::string data_origin;                       // path of the text, for messages
+  std::string data_hash;                         // its SHA-256: a moved text is the same text
   std::vector<double> losses;                    // of the steps done
   std::vector<std::vector<BufferRecord>> ranks;  // persistent buffers
   bool operator==(const CheckpointHeader&) const = default;
@@ -81,8 +84,9 @@ class CheckpointFolder {
   int lock_ = -1;
 };
 
-// OK when a checkpoint belongs to this graph, plan and set of buffers; else an error (exit 5) that
-// says which differs.
+// OK when a checkpoint belongs to this graph, plan, seed, text and set of buffers; else an error
+// (exit 5) that names what differs with both values: going on would give losses that neither run
+// has.
 Status CheckSameRun(const CheckpointHeader& stored, const CheckpointHeader& expected);
 
 }  // namespace tideline

@@ -91,6 +91,7 @@ void Fields(Wire& wire, Report& report) {
   wire(report.losses, report.resumed_from_step, report.counted_steps);
   ListFields(wire, report.ranks, kLeastRankBytes);
   ListFields(wire, report.touched, kTouchedBytes);
+  wire(report.finding);
 }
 
 template <typename Message>

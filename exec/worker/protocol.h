@@ -20,7 +20,7 @@
 
 namespace tideline {
 
-inline constexpr uint32_t kWorkerProtocolVersion = 1;
+inline constexpr uint32_t kWorkerProtocolVersion = 2;
 
 enum class FrameType : uint8_t {
   kRequest,

@@ -9,6 +9,9 @@
 namespace tideline {
 namespace {
 
+// So that no time becomes infinite.
+constexpr double kLeastRate = 1;
+constexpr double kLeastShare = 1e-6;
 constexpr double kMostRate = 1e18;
 constexpr double kMostSeconds = 1e3;
 constexpr double kMostHalf = 1e9;
@@ -19,24 +22,17 @@ class FieldChecker {
  public:
   void Integer(const char* field, int64_t value, int64_t least, int64_t most) {
     if (value >= least && value <= most) return;
-    Fail(field, absl::StrCat(value, " is out of range; write a number from ", least, " to ", most));
+    Fail(field,
+         absl::StrCat(value, " is out of range; write a whole number from ", least, " to ", most));
   }
   void Real(const char* field, double value, double least, double most) {
     if (value >= least && value <= most) return;
     Fail(field, absl::StrCat(ShortestReal(value), " is out of range; write a number from ",
                              ShortestReal(least), " to ", ShortestReal(most)));
   }
-  void Rate(const char* field, double value) {
-    if (value > 0 && value <= kMostRate) return;
-    Fail(field,
-         absl::StrCat(ShortestReal(value), " is out of range; write a number above 0, up to ",
-                      ShortestReal(kMostRate)));
-  }
+  void Rate(const char* field, double value) { Real(field, value, kLeastRate, kMostRate); }
   void Seconds(const char* field, double value) { Real(field, value, 0, kMostSeconds); }
-  void Fraction(const char* field, double value) {
-    if (value > 0 && value <= 1) return;
-    Fail(field, absl::StrCat(ShortestReal(value), " is no share; write a number above 0, up to 1"));
-  }
+  void Fraction(const char* field, double value) { Real(field, value, kLeastShare, 1); }
   void Fail(const std::string& field, const std::string& why) {
     if (status_.ok()) status_ = InputError(absl::StrCat("cluster field `", field, "`: ", why));
   }

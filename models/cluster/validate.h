@@ -12,14 +12,16 @@ namespace tideline {
 
 inline constexpr int32_t kMostNodes = 65536;
 inline constexpr int32_t kMostGpusPerNode = 1024;
-inline constexpr int32_t kMostGpus = 1 << 20;
+// Above every cluster there is. Step time and memory tide of this many GPUs were simulated in half
+// a minute (docs/proofs.md); programs and platforms grow with it.
+inline constexpr int32_t kMostGpus = 1 << 17;
 inline constexpr int32_t kMostNics = 1024;
 inline constexpr int32_t kMostHostCores = 65536;
 inline constexpr int64_t kMostMemoryBytes = int64_t{1} << 50;  // of one node, all GPUs together
 
 // Input error (exit 5) naming the first field that is out of range and what to write:
-// counts 1..the limits above; rates and speeds > 0 and <= 1e18; latencies and overheads 0..1e3 s;
-// efficiencies in (0, 1]; runtime reserve < memory; a mesh matrix that is square, symmetric, with a
+// counts 1..the limits above; rates and speeds 1..1e18; latencies and overheads 0..1e3 s;
+// efficiencies 1e-6..1; runtime reserve < memory; a mesh matrix that is square, symmetric, with a
 // zero diagonal; leaf sizes that add up to the nodes. Fields that an interconnect does not use
 // (nvlink figures of kPcie) may be 0.
 Status ValidateCluster(const ClusterSpec& cluster);

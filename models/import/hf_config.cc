@@ -13,12 +13,6 @@
 namespace tideline {
 namespace {
 
-// Limits at the field; ValidateConfig checks what fields must be together.
-constexpr int64_t kMostWidth = int64_t{1} << 24;
-constexpr int64_t kMostLayers = 16384;
-constexpr int64_t kMostHeads = 65536;
-constexpr int64_t kMostRows = int64_t{1} << 28;
-
 // Keys that say nothing about the graph: tokens, generation, dropout (0 here), file keeping.
 constexpr std::string_view kHarmlessKeys =
     "_attn_implementation _attn_implementation_autoset _name_or_path activation_dropout "

@@ -248,17 +248,15 @@ Status ValidateConfig(const DecoderConfig& config) {
     int64_t least;
     int64_t most;
   };
-  // Far above every model there is; low enough that no product of sizes overflows.
-  constexpr int64_t kWide = int64_t{1} << 24;
   const Field fields[] = {
-      {"layers", config.layers, 1, 16384},
-      {"hidden", config.hidden, 1, kWide},
-      {"heads", config.heads, 1, 65536},
-      {"kv_heads", config.kv_heads, 1, 65536},
-      {"head_dim", config.head_dim, 1, 65536},
-      {"ffn", config.ffn, 1, kWide},
-      {"vocab", config.vocab, 1, int64_t{1} << 28},
-      {"max_positions", config.max_positions, 1, int64_t{1} << 28},
+      {"layers", config.layers, 1, kMostLayers},
+      {"hidden", config.hidden, 1, kMostWidth},
+      {"heads", config.heads, 1, kMostHeads},
+      {"kv_heads", config.kv_heads, 1, kMostHeads},
+      {"head_dim", config.head_dim, 1, kMostHeads},
+      {"ffn", config.ffn, 1, kMostWidth},
+      {"vocab", config.vocab, 1, kMostRows},
+      {"max_positions", config.max_positions, 1, kMostRows},
       {"position_offset", config.position_offset, 0, 1024},
   };
   for (const Field& field : fields) {
@@ -272,9 +270,9 @@ Status ValidateConfig(const DecoderConfig& config) {
                     absl::StrCat("is not divisible by kv_heads = ", config.kv_heads,
                                  "; every key head serves equally many query heads"));
   }
-  if (config.heads * config.head_dim > kWide) {
+  if (config.heads * config.head_dim > kMostWidth) {
     return BadField(config, "head_dim", config.head_dim,
-                    absl::StrCat("times heads = ", config.heads, " is above ", kWide));
+                    absl::StrCat("times heads = ", config.heads, " is above ", kMostWidth));
   }
   if (config.fused_qkv && config.heads != config.kv_heads) {
     return BadField(config, "kv_heads", config.kv_heads,
@@ -295,15 +293,13 @@ Status ValidateConfig(const DecoderConfig& config) {
 
 StatusOr<Graph> BuildDecoder(const DecoderConfig& config, const DecoderShape& shape) {
   TL_RETURN_IF_ERROR(ValidateConfig(config));
-  constexpr int64_t kMostTokens = int64_t{1} << 32;
-  constexpr int64_t kMostMultiple = int64_t{1} << 20;
   if (shape.batch < 1 || shape.sequence < 1 || shape.sequence > kMostTokens / shape.batch) {
     return UsageError(absl::StrCat("batch ", shape.batch, " and sequence ", shape.sequence,
                                    " must be at least 1, their product at most ", kMostTokens));
   }
-  if (shape.vocab_multiple < 1 || shape.vocab_multiple > kMostMultiple) {
+  if (shape.vocab_multiple < 1 || shape.vocab_multiple > kMostRows) {
     return UsageError(absl::StrCat("the vocabulary multiple ", shape.vocab_multiple,
-                                   " must lie between 1 and ", kMostMultiple));
+                                   " must lie between 1 and ", kMostRows));
   }
   if (config.position == PositionKind::kLearned && shape.sequence > config.max_positions) {
     return UsageError(absl::StrCat("sequence ", shape.sequence, " is longer than the ",

@@ -33,11 +33,14 @@ namespace tideline {
 // head size under rotary. Errors (exit 5) name the field, its value and what to write instead.
 Status ValidateConfig(const DecoderConfig& config);
 
+// Of one micro-batch: batch times sequence.
+inline constexpr int64_t kMostTokens = int64_t{1} << 32;
+
 struct DecoderShape {
   int64_t batch = 1;
   int64_t sequence = 0;
   DType dtype = DType::kF32;
-  // Rows of the vocabulary are padded to a multiple of this (DEFINITIONS 7).
+  // Rows of the vocabulary are padded to a multiple of this, at most kMostRows (DEFINITIONS 7).
   int64_t vocab_multiple = 1;
 };
 

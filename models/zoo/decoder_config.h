@@ -14,6 +14,13 @@ enum class NormKind : uint8_t { kLayerNorm, kRmsNorm };
 enum class ActivationKind : uint8_t { kGelu, kRelu, kSwiGlu };
 enum class PositionKind : uint8_t { kLearned, kRotary };
 
+// Limits of sizes, the same wherever a model comes from (a name with sizes, a config.json, a plan):
+// far above every model there is, low enough that no product of two overflows.
+inline constexpr int64_t kMostLayers = 16384;
+inline constexpr int64_t kMostWidth = int64_t{1} << 24;  // hidden, ffn, heads * head_dim
+inline constexpr int64_t kMostHeads = 65536;             // also of head_dim
+inline constexpr int64_t kMostRows = int64_t{1} << 28;   // vocabulary, positions
+
 struct DecoderConfig {
   std::string name;  // "gpt2", "opt-30b", the stem of a config file
   int64_t layers = 0;

@@ -115,9 +115,9 @@ struct SpecKey {
   std::function<Status(const std::string&, DecoderConfig&)> read;
 };
 
-SpecKey IntegerKey(const char* name, int64_t DecoderConfig::*field) {
-  return {name, [name, field](const std::string& value, DecoderConfig& config) {
-            StatusOr<int64_t> number = ParseInteger(value, 1, int64_t{1} << 28);
+SpecKey IntegerKey(const char* name, int64_t most, int64_t DecoderConfig::*field) {
+  return {name, [name, most, field](const std::string& value, DecoderConfig& config) {
+            StatusOr<int64_t> number = ParseInteger(value, 1, most);
             if (!number.ok()) return Annotate(number.status(), name);
             config.*field = *number;
             return absl::OkStatus();
@@ -141,14 +141,14 @@ Status ReadNorm(const std::string& value, DecoderConfig& config) {
 }
 
 std::vector<SpecKey> SpecKeys() {
-  return {IntegerKey("layers", &DecoderConfig::layers),
-          IntegerKey("hidden", &DecoderConfig::hidden),
-          IntegerKey("heads", &DecoderConfig::heads),
-          IntegerKey("vocab", &DecoderConfig::vocab),
-          IntegerKey("ffn", &DecoderConfig::ffn),
-          IntegerKey("kv_heads", &DecoderConfig::kv_heads),
-          IntegerKey("head_dim", &DecoderConfig::head_dim),
-          IntegerKey("positions", &DecoderConfig::max_positions),
+  return {IntegerKey("layers", kMostLayers, &DecoderConfig::layers),
+          IntegerKey("hidden", kMostWidth, &DecoderConfig::hidden),
+          IntegerKey("heads", kMostHeads, &DecoderConfig::heads),
+          IntegerKey("vocab", kMostRows, &DecoderConfig::vocab),
+          IntegerKey("ffn", kMostWidth, &DecoderConfig::ffn),
+          IntegerKey("kv_heads", kMostHeads, &DecoderConfig::kv_heads),
+          IntegerKey("head_dim", kMostHeads, &DecoderConfig::head_dim),
+          IntegerKey("positions", kMostRows, &DecoderConfig::max_positions),
           {"activation", ReadActivation},
           {"norm", ReadNorm}};
 }

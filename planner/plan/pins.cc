@@ -1,11 +1,11 @@
 #include "planner/plan/pins.h"
 
-#include <limits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "models/cluster/validate.h"
 
 namespace tideline {
 namespace {
@@ -63,15 +63,14 @@ struct PinReader {
   Status (*read)(const KeyValue& pin, Pins* pins);
 };
 
-constexpr int64_t kMostRanks = int64_t{1} << 20;
-constexpr int64_t kMostSamples = std::numeric_limits<int32_t>::max();
-
 constexpr PinReader kReaders[] = {
-    {"tp", [](const KeyValue& p, Pins* pins) { return ReadInteger(p, 1, kMostRanks, &pins->tp); }},
-    {"pp", [](const KeyValue& p, Pins* pins) { return ReadInteger(p, 1, kMostRanks, &pins->pp); }},
-    {"dp", [](const KeyValue& p, Pins* pins) { return ReadInteger(p, 1, kMostRanks, &pins->dp); }},
-    {"micro_batch", [](const KeyValue& p,
-                       Pins* pins) { return ReadInteger(p, 1, kMostSamples, &pins->micro_batch); }},
+    {"tp", [](const KeyValue& p, Pins* pins) { return ReadInteger(p, 1, kMostGpus, &pins->tp); }},
+    {"pp", [](const KeyValue& p, Pins* pins) { return ReadInteger(p, 1, kMostGpus, &pins->pp); }},
+    {"dp", [](const KeyValue& p, Pins* pins) { return ReadInteger(p, 1, kMostGpus, &pins->dp); }},
+    {"micro_batch",
+     [](const KeyValue& p, Pins* pins) {
+       return ReadInteger(p, 1, kMostGlobalBatch, &pins->micro_batch);
+     }},
     {"zero", [](const KeyValue& p, Pins* pins) { return ReadInteger(p, 0, 3, &pins->zero); }},
     {"recompute",
      [](const KeyValue& p, Pins* pins) {
@@ -84,7 +83,7 @@ constexpr PinReader kReaders[] = {
                          &pins->schedule);
      }},
     {"chunks",
-     [](const KeyValue& p, Pins* pins) { return ReadInteger(p, 1, kMaxLayers, &pins->chunks); }},
+     [](const KeyValue& p, Pins* pins) { return ReadInteger(p, 1, kMostLayers, &pins->chunks); }},
     {"sequence_parallel",
      [](const KeyValue& p, Pins* pins) { return ReadFlag(p, &pins->sequence_parallel); }},
     {"bucket", [](const KeyValue& p, Pins* pins) { return ReadSize(p, &pins->bucket_bytes); }},

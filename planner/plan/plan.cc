@@ -287,12 +287,20 @@ StatusOr<Plan> FromFile(const plan_file::Plan& file, const std::string& where) {
   return plan;
 }
 
+// Without the name of the message type, which means nothing to a user.
+std::string InOurWords(const std::string& message) {
+  constexpr std::string_view kUnknown = " has no field named ";
+  const size_t unknown = message.find(kUnknown);
+  if (message.rfind("Message type ", 0) != 0 || unknown == std::string::npos) return message;
+  return absl::StrCat("there is no field ", message.substr(unknown + kUnknown.size()));
+}
+
 // Collects the first error of protobuf's text parser.
 class FirstError : public google::protobuf::io::ErrorCollector {
  public:
   void AddError(int line, int column, const std::string& message) override {
     if (!text_.empty()) return;
-    text_ = absl::StrCat("line ", line + 1, ", column ", column + 1, ": ", message);
+    text_ = absl::StrCat("line ", line + 1, ", column ", column + 1, ": ", InOurWords(message));
   }
   const std::string& text() const { return text_; }
 
@@ -308,10 +316,10 @@ std::string_view Name(Recompute recompute) { return Word(kRecomputes, recompute)
 int64_t PaddedVocab(int64_t vocab, int32_t tp) { return (vocab + tp - 1) / tp * tp; }
 
 StatusOr<std::vector<StageChunk>> DefaultStages(int64_t layers, int32_t pp, int32_t chunks) {
-  if (pp < 1 || chunks < 1 || layers < 1 || layers > kMaxLayers) {
+  if (pp < 1 || chunks < 1 || layers < 1 || layers > kMostLayers) {
     return InputError(absl::StrCat("pp = ", pp, " and chunks = ", chunks,
                                    " must be at least 1, layers = ", layers, " from 1 to ",
-                                   kMaxLayers));
+                                   kMostLayers));
   }
   const int64_t count = int64_t{pp} * chunks;
   if (layers % count != 0) {
@@ -350,6 +358,15 @@ StatusOr<Plan> ParsePlan(std::string_view content, const std::string& where) {
   if (!trimmed.empty() && trimmed.front() == '{') {
     TL_RETURN_IF_ERROR(MessageFromJson(content, where, &file));
     return FromFile(file, where);
+  }
+  if (trimmed.empty()) {
+    return InputError(
+        absl::StrCat(where, ": it is empty; give a plan as `tideline plan -o` writes it"));
+  }
+  if (trimmed.starts_with("TLRUN")) {
+    return InputError(absl::StrCat(where,
+                                   ": it is a Run file, no plan; give a plan as `tideline plan "
+                                   "-o` writes it"));
   }
   google::protobuf::TextFormat::Parser parser;
   FirstError error;

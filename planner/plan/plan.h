@@ -6,6 +6,7 @@
 #ifndef TIDELINE_PLANNER_PLAN_PLAN_H_
 #define TIDELINE_PLANNER_PLAN_PLAN_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -37,7 +38,13 @@ struct StageChunk {
 };
 
 inline constexpr int64_t kDefaultBucketBytes = int64_t{25} << 20;
-inline constexpr int64_t kMaxLayers = 16384;
+
+// What a plan may ask for. Instructions are listed one by one, about 15 KB for every pass of a
+// micro-batch through a block, so these bound a lowered plan to about 8 GB.
+inline constexpr int64_t kMostGlobalBatch = int64_t{1} << 20;
+inline constexpr int64_t kMostMicroBatches = 16384;  // of a replica
+inline constexpr int64_t kMostBlockPasses = int64_t{1}
+                                            << 19;  // micro-batches of a replica * blocks
 
 struct Plan {
   std::string graph_hash;
@@ -68,6 +75,11 @@ struct Plan {
   int64_t micro_batches() const { return global_batch / (dp * micro_batch); }
   int64_t blocks() const { return model.layers + 2; }
 };
+
+// The most micro-batches of a replica that are planned for a model of so many blocks.
+constexpr int64_t MostMicroBatches(int64_t blocks) {
+  return std::max<int64_t>(1, std::min(kMostMicroBatches, kMostBlockPasses / blocks));
+}
 
 // Equal layers on every chunk, the embedding with the first, the head with the last. Errors (exit
 // 5) name layers, pp and chunks when they do not divide.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -12,8 +11,7 @@
 namespace tideline {
 namespace {
 
-constexpr int64_t kMaxCount = std::numeric_limits<int32_t>::max();
-constexpr int64_t kMaxGpus = int64_t{1} << 20;
+constexpr int64_t kMaxGpus = kMostGpus;
 constexpr int64_t kMaxBytes = int64_t{1} << 60;
 
 template <typename... Parts>
@@ -36,7 +34,7 @@ Status CheckReal(const char* field, double value, double above, bool or_equal) {
 
 Status CheckWorkload(const Plan& plan) {
   TL_RETURN_IF_ERROR(CheckRange("seq", plan.seq, 1, plan.model.max_positions));
-  TL_RETURN_IF_ERROR(CheckRange("global_batch", plan.global_batch, 1, kMaxCount));
+  TL_RETURN_IF_ERROR(CheckRange("global_batch", plan.global_batch, 1, kMostGlobalBatch));
   if (plan.grad_dtype != DType::kF32 && plan.grad_dtype != plan.dtype) {
     return Invalid("grad_dtype", "is ", std::string(Name(plan.grad_dtype)), " with dtype ",
                    std::string(Name(plan.dtype)), "; write fp32 or ",
@@ -84,16 +82,17 @@ Status CheckSharding(const Plan& plan) {
     TL_RETURN_IF_ERROR(CheckDivides("mesh.tp", "tokens of the sequence", plan.seq, plan.tp));
   }
   if (plan.padded_vocab < plan.model.vocab || plan.padded_vocab % plan.tp != 0 ||
-      plan.padded_vocab > kMaxCount) {
+      plan.padded_vocab > kMostRows) {
     return Invalid("sharding.padded_vocab", "is ", plan.padded_vocab,
                    "; it must be a multiple of tp = ", plan.tp, " that holds ", plan.model.vocab,
-                   " tokens, for example ", PaddedVocab(plan.model.vocab, plan.tp));
+                   " tokens, up to ", kMostRows, ", for example ",
+                   PaddedVocab(plan.model.vocab, plan.tp));
   }
   return absl::OkStatus();
 }
 
 Status CheckStages(const Plan& plan) {
-  TL_RETURN_IF_ERROR(CheckRange("order.chunks", plan.chunks, 1, kMaxLayers));
+  TL_RETURN_IF_ERROR(CheckRange("order.chunks", plan.chunks, 1, kMostLayers));
   if (plan.chunks > 1 && plan.schedule != Schedule::kInterleaved) {
     return Invalid("order.chunks", "is ", plan.chunks, " with schedule ",
                    std::string(Name(plan.schedule)),
@@ -127,12 +126,22 @@ Status CheckStages(const Plan& plan) {
 }
 
 Status CheckBatches(const Plan& plan) {
-  TL_RETURN_IF_ERROR(CheckRange("micro_batch", plan.micro_batch, 1, kMaxCount));
-  const int64_t samples = plan.dp * plan.micro_batch;
+  TL_RETURN_IF_ERROR(CheckRange("micro_batch", plan.micro_batch, 1, kMostGlobalBatch));
+  if (plan.micro_batch * plan.seq > kMostTokens) {
+    return Invalid("micro_batch", "is ", plan.micro_batch, ", times seq = ", plan.seq,
+                   " more than ", kMostTokens, " tokens; write a smaller one");
+  }
+  const int64_t samples = int64_t{plan.dp} * plan.micro_batch;
   if (plan.global_batch % samples != 0) {
     return Invalid("global_batch", "is ", plan.global_batch,
                    ", which does not divide by dp * micro_batch = ", plan.dp, " * ",
                    plan.micro_batch, " = ", samples);
+  }
+  if (plan.micro_batches() > MostMicroBatches(plan.blocks())) {
+    return Invalid("global_batch", "is ", plan.global_batch, ", with dp * micro_batch = ", samples,
+                   " that is ", plan.micro_batches(), " micro-batches per replica; with ",
+                   plan.blocks(), " blocks at most ", MostMicroBatches(plan.blocks()),
+                   " are planned; write a smaller global_batch or a larger micro_batch");
   }
   if (plan.schedule == Schedule::kInterleaved && plan.micro_batches() % plan.pp != 0) {
     return Invalid("order.schedule", "is interleaved with ", plan.micro_batches(),

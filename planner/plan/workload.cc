@@ -29,9 +29,9 @@ StatusOr<Workload> MakeWorkload(const DecoderConfig& model, const ClusterSpec& c
                                         "' has ", model.max_positions,
                                         " positions; choose a sequence from 1 to that"));
   }
-  if (workload.global_batch < 1 || workload.global_batch > INT32_MAX) {
+  if (workload.global_batch < 1 || workload.global_batch > kMostGlobalBatch) {
     return InfeasibleError(absl::StrCat("global batch = ", workload.global_batch,
-                                        "; it must be from 1 to ", INT32_MAX));
+                                        "; it must be from 1 to ", kMostGlobalBatch));
   }
   TL_ASSIGN_OR_RETURN(workload.graph_hash, ModelHash(model, workload.seq, workload.dtype));
   return workload;

@@ -4,7 +4,10 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "base/text.h"
+#include "planner/plan/plan.h"
 #include "planner/search/block_profile.h"
+#include "planner/techniques/data_parallel/options.h"
 #include "planner/techniques/registry.h"
 
 namespace tideline {
@@ -34,13 +37,14 @@ Status ExplainMesh(const Workload& workload, const Pins& pinned) {
     if (!size.has_value()) continue;
     product *= *size;
     if (gpus % *size != 0) {
-      return Contradiction(
-          absl::StrCat(name, " = ", *size, " does not divide the ", gpus, " GPUs of the cluster"));
+      return Contradiction(absl::StrCat(name, " = ", *size, " does not divide the ",
+                                        Counted(gpus, "GPU"), " of the cluster"));
     }
   }
   if (gpus % product != 0 || (all && product != gpus)) {
     return Contradiction(absl::StrCat("the pinned sizes multiply to ", product,
-                                      "; tp * pp * dp must be the ", gpus, " GPUs of the cluster"));
+                                      "; tp * pp * dp must be the ", Counted(gpus, "GPU"),
+                                      " of the cluster"));
   }
   return absl::OkStatus();
 }
@@ -83,6 +87,22 @@ Status ExplainInterleaving(const Workload& workload, const Pins& pinned) {
                                     "); use schedule=1f1b or a smaller micro_batch"));
 }
 
+// More micro-batches than are planned, even with the widest data parallelism and micro-batch left.
+Status ExplainMicroBatches(const Workload& workload, const Pins& pinned) {
+  const int64_t taken = int64_t{pinned.tp.value_or(1)} * pinned.pp.value_or(1);
+  const int64_t dp = pinned.dp.value_or(static_cast<int32_t>(workload.cluster.gpus() / taken));
+  const int64_t samples =
+      dp * pinned.micro_batch.value_or(DataParallelOptions().largest_micro_batch);
+  const int64_t blocks = workload.model.layers + 2;
+  const int64_t micro_batches = workload.global_batch / samples;
+  if (micro_batches <= MostMicroBatches(blocks)) return absl::OkStatus();
+  return UsageError(
+      absl::StrCat("--global-batch ", workload.global_batch, " is ", micro_batches,
+                   " micro-batches per replica or more; with the ", blocks,
+                   " blocks of this model at most ", MostMicroBatches(blocks),
+                   " are planned; give a smaller batch, more GPUs, or pin a larger micro_batch"));
+}
+
 // Why the pins leave nothing: the first contradiction, with its numbers.
 Status Explain(const Workload& workload, const Pins& pinned) {
   TL_RETURN_IF_ERROR(ExplainMesh(workload, pinned));
@@ -119,6 +139,22 @@ Status Explain(const Workload& workload, const Pins& pinned) {
       "no tp * pp * dp = ", workload.cluster.gpus(), " divides ", model.heads, " heads (",
       model.kv_heads, " of keys), ", model.layers, " layers and a global batch of ",
       workload.global_batch, " as pinned (", FormatPins(pinned), "); change or drop a pin"));
+}
+
+if (pinned.chunks.value_or(1) > 1 &&
+    pinned.schedule.value_or(Schedule::kInterleaved) != Schedule::kInterleaved) {
+  return Contradiction(absl::StrCat("chunks = ", *pinned.chunks,
+                                    " needs schedule=interleaved, which is pinned to ",
+                                    std::string(Name(*pinned.schedule))));
+}
+TL_RETURN_IF_ERROR(ExplainMicroBatches(workload, pinned));
+const std::string pins = FormatPins(pinned);
+return Contradiction(
+    absl::StrCat("no tp * pp * dp = ", workload.cluster.gpus(), " divides ", model.heads,
+                 " heads (", model.kv_heads, " of keys), ", model.layers,
+                 " layers and a global batch of ", workload.global_batch,
+                 pins.empty() ? "; change the batch or the number of GPUs"
+                              : absl::StrCat(" as pinned (", pins, "); change or drop a pin")));
 }
 
 }  // namespace

@@ -48,6 +48,31 @@ TEST_F(FileTest, UnreadablePathsAreInputErrors) {
   EXPECT_EQ(ExitCode(ReadFile(folder_).status()), 5);
 }
 
+TEST_F(FileTest, DevicesAreNotRead) {
+  for (const char* path : {"/dev/zero", "/dev/null", "/dev/random"}) {
+    EXPECT_EQ(ExitCode(ReadFile(path, 10).status()), 5) << path;
+  }
+}
+
+TEST_F(FileTest, AskingWhetherItIsWritableChangesNothing) {
+  const std::string path = folder_ + "/a";
+  EXPECT_TRUE(CheckWritable(path).ok());
+  EXPECT_EQ(FilesInFolder(), 0);
+  ASSERT_TRUE(WriteFileAtomically(path, "old").ok());
+  EXPECT_TRUE(CheckWritable(path).ok());
+  EXPECT_EQ(*ReadFile(path), "old");
+  for (const std::string& bad : {folder_, path + "/b", folder_ + "/none/b", folder_ + "/"}) {
+    EXPECT_EQ(ExitCode(CheckWritable(bad)), 1) << bad;
+  }
+  std::filesystem::create_symlink(folder_ + "/none", folder_ + "/dangling");
+  EXPECT_EQ(ExitCode(CheckWritable(folder_ + "/dangling")), 1);
+  EXPECT_TRUE(CheckFolderWritable(folder_).ok());
+  EXPECT_TRUE(CheckFolderWritable(folder_ + "/b/c").ok());
+  EXPECT_EQ(ExitCode(CheckFolderWritable(path)), 1);
+  EXPECT_EQ(ExitCode(CheckFolderWritable(path + "/b")), 1);
+  EXPECT_EQ(FilesInFolder(), 2);
+}
+
 TEST_F(FileTest, WithoutCommitTheOldContentStays) {
   const std::string path = folder_ + "/a";
   ASSERT_TRUE(WriteFileAtomically(path, "old").ok());

@@ -81,5 +81,11 @@ TEST(TextTest, BracedNames) {
   }
 }
 
+TEST(TextTest, Counted) {
+  EXPECT_EQ(Counted(1, "GPU"), "1 GPU");
+  EXPECT_EQ(Counted(0, "GPU"), "0 GPUs");
+  EXPECT_EQ(Counted(64, "GPU"), "64 GPUs");
+}
+
 }  // namespace
 }  // namespace tideline

@@ -45,11 +45,5 @@ TEST(NamesTest, EveryPinIsListed) {
   EXPECT_GE(pins, 13u);
 }
 
-TEST(NamesTest, Counted) {
-  EXPECT_EQ(Counted(1, "GPU"), "1 GPU");
-  EXPECT_EQ(Counted(0, "GPU"), "0 GPUs");
-  EXPECT_EQ(Counted(64, "GPU"), "64 GPUs");
-}
-
 }  // namespace
 }  // namespace tideline

@@ -1,20 +1,13 @@
 #include "traces/run/run_file_writer.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <system_error>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/file.h"
 #include "traces/run/packed_columns.h"
 #include "traces/run/record_codec.h"
 #include "traces/run/run_file_format.h"
@@ -31,21 +24,11 @@ std::string_view BytesOf(const Value& value) {
   return {reinterpret_cast<const char*>(&value), sizeof(value)};
 }
 
-Status WriteError(const std::string& path, const char* what) {
-  return RunError(absl::StrCat("run file ", path, ": cannot ", what, ": ", std::strerror(errno),
-                               "; give another place with -o"));
-}
-
 class Writer : public RunFileWriter {
  public:
-  Writer(std::string path, std::string partial, std::FILE* file)
-      : path_(std::move(path)), partial_(std::move(partial)), file_(file) {
+  explicit Writer(AtomicFile file) : file_(std::move(file)) {
     events_.reserve(run_file::kBlockRecords);
     Put(BytesOf(run_file::FileHeader{}));
-  }
-
-  ~Writer() override {
-    if (file_ != nullptr) std::fclose(file_);
   }
 
   uint32_t Intern(std::string_view name) override {
@@ -80,7 +63,8 @@ class Writer : public RunFileWriter {
   }
 
   Status Finish() override {
-    TL_CHECK(file_ != nullptr, "Finish is called once");
+    TL_CHECK(!finished_, "Finish is called once");
+    finished_ = true;
     FlushNames();
     FlushLanes();
     FlushEvents();
@@ -91,15 +75,8 @@ class Writer : public RunFileWriter {
     for (const IndexEntry& entry : index_) index.append(BytesOf(entry));
     WriteBlock(BlockKind::kIndex, static_cast<uint32_t>(index_.size()), index);
     Put(BytesOf(trailer));
-    if (status_.ok() && (std::fflush(file_) != 0 || fsync(fileno(file_)) != 0)) {
-      status_ = WriteError(partial_, "write");
-    }
-    if (std::fclose(std::exchange(file_, nullptr)) != 0 && status_.ok()) {
-      status_ = WriteError(partial_, "close");
-    }
     TL_RETURN_IF_ERROR(status_);
-    if (std::rename(partial_.c_str(), path_.c_str()) != 0) return WriteError(path_, "replace");
-    return absl::OkStatus();
+    return file_.Commit();
   }
 
  private:
@@ -109,10 +86,7 @@ class Writer : public RunFileWriter {
 
   void Put(std::string_view bytes) {
     offset_ += bytes.size();
-    if (!status_.ok()) return;
-    if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) {
-      status_ = WriteError(partial_, "write");
-    }
+    if (status_.ok()) status_ = file_.Append(bytes);
   }
 
   void WriteBlock(BlockKind kind, uint32_t count, std::string_view payload, int64_t first_ns = 0,
@@ -176,9 +150,8 @@ class Writer : public RunFileWriter {
     samples_.clear();
   }
 
-  std::string path_;
-  std::string partial_;
-  std::FILE* file_;
+  AtomicFile file_;
+  bool finished_ = false;
   Status status_;
   uint64_t offset_ = 0;
   std::vector<IndexEntry> index_;
@@ -193,16 +166,9 @@ class Writer : public RunFileWriter {
 }  // namespace
 
 StatusOr<std::unique_ptr<RunFileWriter>> RunFileWriter::Create(const std::string& path) {
-  // A rename would replace a device, pipe, link or folder by a file.
-  std::error_code error;
-  const std::filesystem::file_status there = std::filesystem::symlink_status(path, error);
-  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
-    return RunError(absl::StrCat("cannot write ", path, ": it is no regular file"));
-  }
-  std::string partial = path + ".partial";
-  std::FILE* file = std::fopen(partial.c_str(), "wb");
-  if (file == nullptr) return WriteError(partial, "create");
-  return std::unique_ptr<RunFileWriter>(std::make_unique<Writer>(path, std::move(partial), file));
+  StatusOr<AtomicFile> file = AtomicFile::Create(path);
+  if (!file.ok()) return Annotate(file.status(), "run file");
+  return std::unique_ptr<RunFileWriter>(std::make_unique<Writer>(*std::move(file)));
 }
 
 }  // namespace tideline

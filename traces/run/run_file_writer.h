@@ -1,10 +1,10 @@
 // RunFileWriter: a RunSink that streams to a Run file (".tlr").
 //
 // Events go out in blocks of 64 Ki as packed columns: about 20 bytes per event instead of 56, at
-// several million per second (bench/run_file_bench.cc). While it is written the file is
-// "<path>.partial", which is readable to its last whole block whatever happens to the writer;
-// Finish() adds the index and renames it onto `path`, replacing that atomically. Not for
-// concurrent calls: whoever has several threads holds a lock.
+// several million per second (bench/run_file_bench.cc). It is an AtomicFile: `path` is replaced by
+// Finish(), which adds the index; without it, or when it fails, nothing new is left. What a killed
+// writer leaves, "<path>.tmp-<pid>-<n>", is readable to its last whole block and in nobody's way.
+// Not for concurrent calls: whoever has several threads holds a lock.
 //
 //   TL_ASSIGN_OR_RETURN(auto writer, RunFileWriter::Create("run.tlr"));
 //   writer->SetMetadata(metadata);
@@ -33,7 +33,7 @@ class RunFileWriter : public RunSink {
   virtual void SetMetadata(const RunMetadata& metadata) = 0;
 
   // Writes what is left, index and trailer, syncs, renames. A write error of any call before is
-  // reported here; then "<path>.partial" stays. Call once; nothing may be added afterwards.
+  // reported here. Call once; nothing may be added afterwards.
   virtual Status Finish() = 0;
 };
 

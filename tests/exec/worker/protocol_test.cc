@@ -37,6 +37,7 @@ RunReport Report() {
   report.ranks[1].time_ns = {1, 2, 3, 4, 5};
   report.ranks[1].step_time_ns = {100, 200};
   report.touched = {{Op::kEinsum, 100, 99}};
+  report.finding = "step 1: the loss is nan";
   return report;
 }
 
@@ -55,6 +56,7 @@ TEST(ProtocolTest, ReportsComeBack) {
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ(EncodeReport(*got), EncodeReport(Report()));
   EXPECT_EQ(got->losses, Report().losses);
+  EXPECT_EQ(got->finding, Report().finding);
   EXPECT_FALSE(got->ranks[0].observed[0].has_value());
   EXPECT_EQ(got->ranks[1].observed[0]->peak_by_category[2], 4);
   EXPECT_EQ(got->ranks[1].time_ns, Report().ranks[1].time_ns);

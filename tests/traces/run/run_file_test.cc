@@ -178,16 +178,36 @@ TEST(RunFile, KeepsExtremeValues) {
 }
 
 TEST(RunFile, IsNotThereUntilItIsFinished) {
-  const std::string path = TestPath("unfinished.tlr");
-  std::remove(path.c_str());
+  const std::string folder = TestPath("unfinished");
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  const std::string path = folder + "/run.tlr";
+  const auto entries = [&] {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      names.push_back(entry.path());
+    }
+    return names;
+  };
+  const std::string killed = TestPath("killed.tlr");
   {
     auto writer = RunFileWriter::Create(path);
     ASSERT_TRUE(writer.ok());
     Fill(**writer, 70000, 3);  // one block of events is out, 4464 events are not
     EXPECT_NE(access(path.c_str(), F_OK), 0);
+    // What a kill now would leave.
+    ASSERT_EQ(entries().size(), 1u);
+    std::filesystem::copy_file(entries()[0], killed,
+                               std::filesystem::copy_options::overwrite_existing);
+    // A second writer of the same path is not disturbed by the first.
+    auto second = RunFileWriter::Create(path);
+    ASSERT_TRUE(second.ok());
+    EXPECT_TRUE((*second)->Finish().ok());
+    EXPECT_TRUE((*RunFileReader::Open(path))->complete());
+    std::filesystem::remove(path);
   }
-  EXPECT_NE(access(path.c_str(), F_OK), 0);
-  const auto reader = RunFileReader::Open(path + ".partial");
+  EXPECT_TRUE(entries().empty());
+  const auto reader = RunFileReader::Open(killed);
   ASSERT_TRUE(reader.ok()) << reader.status();
   EXPECT_FALSE((*reader)->complete());
   EXPECT_EQ((*reader)->event_count(), 65536u);
@@ -355,7 +375,7 @@ TEST(PackedColumns, UseTheFewestBytes) {
   }
 }
 
-// Renaming over one would take it away: a device, a pipe, a link or a folder stays what it is.
+// Renaming over one would take it away: a device, a dangling link or a folder stays what it is.
 TEST(RunFileTest, RefusesToReplaceWhatIsNoRegularFile) {
   const std::string folder = testing::TempDir() + "/not_a_run";
   std::filesystem::create_directories(folder);
@@ -365,8 +385,8 @@ TEST(RunFileTest, RefusesToReplaceWhatIsNoRegularFile) {
   for (const std::string& path : {folder, link, std::string("/dev/null")}) {
     const auto writer = RunFileWriter::Create(path);
     ASSERT_FALSE(writer.ok()) << path;
-    EXPECT_NE(std::string(writer.status().message()).find("no regular file"), std::string::npos);
-    EXPECT_FALSE(std::filesystem::exists(path + ".partial"));
+    EXPECT_NE(std::string(writer.status().message()).find("give the path of a file"),
+              std::string::npos);
   }
 }
 
