@@ -166,7 +166,10 @@ TEST(BadInputTest, CountsHaveBounds) {
   for (const auto& [key, value] : plans) {
     const std::string path = Write("counts.json", With(key, value));
     for (const char* verb : {"simulate", "execute"}) {
-      const std::string named = key == "nodes" ? "mesh" : key == "hidden" ? "graph_hash" : key;
+      const std::string named = key == "nodes"             ? "mesh"
+                                : key == "hidden"          ? "graph_hash"
+                                : key == "peak_fp32_flops" ? "peak_fp32"
+                                                           : key;
       ExpectError(Tideline({verb, path}), 5, {path, named});
     }
   }
