@@ -147,30 +147,31 @@ TEST(BadInputTest, ComparesOnlyWholeRuns) {
 }
 
 TEST(BadInputTest, CountsHaveBounds) {
-  const std::vector<std::pair<std::string, std::string>> plans = {
-      {"global_batch", "1000000000"},
-      {"global_batch", "1048576"},
-      {"micro_batch", "9000000000"},
-      {"padded_vocab", "1073741824"},
-      {"layers", "16385"},
-      {"vocab", "300000000"},
-      {"tp", "1048576"},
-      {"nodes", "65536"},
-      {"peak_fp32_flops", "1e-300"},
-      {"memory_bandwidth", "1e-300"},
-      {"gemm_efficiency", "1e-300"},
-      {"learning_rate", "-1"},
-      {"seq", "17"},
-      {"hidden", "64"},
+  struct Change {
+    std::string key;
+    std::string value;
+    std::string named;  // what the message says
   };
-  for (const auto& [key, value] : plans) {
-    const std::string path = Write("counts.json", With(key, value));
+  const std::vector<Change> changes = {
+      {"global_batch", "1000000000", "global_batch"},
+      {"global_batch", "1048576", "16384"},
+      {"micro_batch", "9000000000", "micro_batch"},
+      {"padded_vocab", "1073741824", "sharding.padded_vocab"},
+      {"layers", "16385", "layers"},
+      {"vocab", "300000000", "vocab"},
+      {"tp", "1048576", "mesh.tp"},
+      {"nodes", "65536", "mesh"},
+      {"peak_fp32_flops", "1e-300", "peak_fp32"},
+      {"memory_bandwidth", "1e-300", "memory_bandwidth"},
+      {"gemm_efficiency", "1e-300", "gemm_efficiency"},
+      {"learning_rate", "-1", "optimizer.learning_rate"},
+      {"seq", "17", "seq"},
+      {"hidden", "64", "graph_hash"},
+  };
+  for (const Change& change : changes) {
+    const std::string path = Write("counts.json", With(change.key, change.value));
     for (const char* verb : {"simulate", "execute"}) {
-      const std::string named = key == "nodes"             ? "mesh"
-                                : key == "hidden"          ? "graph_hash"
-                                : key == "peak_fp32_flops" ? "peak_fp32"
-                                                           : key;
-      ExpectError(Tideline({verb, path}), 5, {path, named});
+      ExpectError(Tideline({verb, path}), 5, {path, change.named});
     }
   }
   const std::string model = "gpt:layers=2,hidden=32,heads=4,vocab=256";

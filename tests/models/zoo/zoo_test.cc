@@ -105,7 +105,7 @@ TEST(ZooTest, ErrorsNameWhatIsWrongAndWhatIsValid) {
       {"gpt:layers=x,hidden=12,heads=4", "layers"},
       {"gpt:layers=-1,hidden=12,heads=4", "layers"},
       {"gpt:layers=99999999999999999999,hidden=12,heads=4", "layers"},
-      {"gpt:layers=100000,hidden=12,heads=4", "layers = 100000 is out of range"},
+      {"gpt:layers=100000,hidden=12,heads=4", "from 1 to 16384"},
       {"gpt:layers=2,layers=3,hidden=12,heads=4", "layers"},
       {"gpt:layers=2,hidden=12,heads=4,activation=tanh", "gelu, relu, swiglu"},
       {"llama:layers=2,hidden=12,heads=4", "head_dim = 3 is odd"},
