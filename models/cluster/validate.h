@@ -13,7 +13,7 @@ namespace tideline {
 inline constexpr int32_t kMostNodes = 65536;
 inline constexpr int32_t kMostGpusPerNode = 1024;
 // Above every cluster there is. Step time and memory tide of this many GPUs were simulated in half
-// a minute (docs/proofs.md); programs and platforms grow with it.
+// a minute; programs and platforms grow with it.
 inline constexpr int32_t kMostGpus = 1 << 17;
 inline constexpr int32_t kMostNics = 1024;
 inline constexpr int32_t kMostHostCores = 65536;
