@@ -135,26 +135,14 @@ Status Explain(const Workload& workload, const Pins& pinned) {
                        workload.global_batch);
   }
   TL_RETURN_IF_ERROR(ExplainInterleaving(workload, pinned));
-  return Contradiction(absl::StrCat(
-      "no tp * pp * dp = ", workload.cluster.gpus(), " divides ", model.heads, " heads (",
-      model.kv_heads, " of keys), ", model.layers, " layers and a global batch of ",
-      workload.global_batch, " as pinned (", FormatPins(pinned), "); change or drop a pin"));
-}
-
-if (pinned.chunks.value_or(1) > 1 &&
-    pinned.schedule.value_or(Schedule::kInterleaved) != Schedule::kInterleaved) {
-  return Contradiction(absl::StrCat("chunks = ", *pinned.chunks,
-                                    " needs schedule=interleaved, which is pinned to ",
-                                    std::string(Name(*pinned.schedule))));
-}
-TL_RETURN_IF_ERROR(ExplainMicroBatches(workload, pinned));
-const std::string pins = FormatPins(pinned);
-return Contradiction(
-    absl::StrCat("no tp * pp * dp = ", workload.cluster.gpus(), " divides ", model.heads,
-                 " heads (", model.kv_heads, " of keys), ", model.layers,
-                 " layers and a global batch of ", workload.global_batch,
-                 pins.empty() ? "; change the batch or the number of GPUs"
-                              : absl::StrCat(" as pinned (", pins, "); change or drop a pin")));
+  TL_RETURN_IF_ERROR(ExplainMicroBatches(workload, pinned));
+  const std::string pins = FormatPins(pinned);
+  return Contradiction(
+      absl::StrCat("no tp * pp * dp = ", workload.cluster.gpus(), " divides ", model.heads,
+                   " heads (", model.kv_heads, " of keys), ", model.layers,
+                   " layers and a global batch of ", workload.global_batch,
+                   pins.empty() ? "; change the batch or the number of GPUs"
+                                : absl::StrCat(" as pinned (", pins, "); change or drop a pin")));
 }
 
 }  // namespace
