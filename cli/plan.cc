@@ -154,10 +154,11 @@ std::string Text(const Workload& workload, const SearchResult& result) {
                                   " plans considered, limit ", Bytes(result.memory_limit_bytes),
                                   " per GPU\n", SimulatedSpeedNote(workload.cluster), "\n");
   if (result.feasible) {
-    absl::StrAppend(&text, CandidateTable(result),
-                    "comm, bubble, host: share of the step in which compute waits for a transfer, "
-                    "for a peer, for its own launch\n\nno plan here is faster than ",
-                    HumanSeconds(result.bound_s), " (model FLOPs at peak)\n");
+    absl::StrAppend(
+        &text, CandidateTable(result),
+        "comm, bubble, host, stall: share of the step in which compute waits for a transfer, "
+        "for a peer, for its own launch, otherwise\n\nno plan here is faster than ",
+        HumanSeconds(result.bound_s), " (model FLOPs at peak)\n");
   } else {
     absl::StrAppend(&text, "no plan fits: the leanest (", result.least_pin, ") needs ",
                     result.least_peak_bytes, " bytes (", Bytes(result.least_peak_bytes), "), ",
