@@ -213,7 +213,7 @@ std::vector<OptionRecord> Options() {
       {.name = "device",
        .kind = OptionKind::kChoice,
        .value_name = "KIND",
-       .sentence = "What runs it:",
+       .sentence = "What runs it (cuda is not in this build):",
        .default_text = "emulated",
        .choices = {"emulated", "cuda"}},
       {.name = "steps",

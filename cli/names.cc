@@ -25,8 +25,8 @@ HelpSection ClusterSection() {
   HelpSection section{.title = "Clusters", .rows = {}};
   for (const CatalogueEntry& entry : Catalogue()) {
     section.rows.emplace_back(
-        entry.name,
-        absl::StrCat(entry.sentence, entry.device.calibrated ? "." : "; not calibrated."));
+        entry.name, absl::StrCat(entry.sentence,
+                                 entry.device.calibrated ? "; calibrated." : "; not calibrated."));
   }
   section.rows.emplace_back("emulated:4x256MiB",
                             "Four emulated GPUs of 256 MiB on this machine; not calibrated.");

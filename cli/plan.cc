@@ -114,21 +114,20 @@ std::string SelectDecisions(const SearchResult& result, const std::string& pin, 
 }
 
 std::string CandidateTable(const SearchResult& result) {
-  // With one candidate everything is common, and it is better shown in its row.
   const bool several = result.candidates.size() > 1;
-  std::string common;
-  if (several) common = SelectDecisions(result, result.candidates[0].pin, true);
+  const std::string common = SelectDecisions(result, result.candidates[0].pin, true);
   std::vector<std::vector<std::string>> rows;
   for (const RankedPlan& ranked : result.candidates) {
     const Evaluation& evaluation = ranked.evaluation;
-    rows.push_back({several ? SelectDecisions(result, ranked.pin, false) : ranked.pin,
+    rows.push_back({several ? SelectDecisions(result, ranked.pin, false) : "the only one",
                     HumanSeconds(evaluation.step_time_s), Bytes(evaluation.peak_memory_bytes),
                     Percent(evaluation.exposed_comm_fraction), Percent(evaluation.bubble_fraction),
                     Percent(evaluation.host_bound_fraction), Percent(evaluation.stall_fraction)});
   }
   return absl::StrCat(
       FormatTable({"plan", "step", "peak", "comm", "bubble", "host", "stall"}, rows),
-      common.empty() ? "" : absl::StrCat("all of them: ", common, "\n"));
+      common.empty() ? ""
+                     : absl::StrCat(several ? "all of them: " : "its decisions: ", common, "\n"));
 }
 
 std::string FamilyTable(const SearchResult& result) {
@@ -147,18 +146,18 @@ std::string FamilyTable(const SearchResult& result) {
 }
 
 std::string Text(const Workload& workload, const SearchResult& result) {
-  std::string text = absl::StrCat(workload.model.name, " on ", workload.cluster.name, ": ",
-                                  Counted(workload.cluster.gpus(), "GPU"), ", seq ", workload.seq,
-                                  ", global batch ", workload.global_batch, ", ",
-                                  std::string(Name(workload.dtype)), "; ", result.considered,
-                                  " plans considered, limit ", Bytes(result.memory_limit_bytes),
-                                  " per GPU\n", SimulatedSpeedNote(workload.cluster), "\n");
+  std::string text = absl::StrCat(
+      workload.model.name, " on ", workload.cluster.name, ": ",
+      Counted(workload.cluster.gpus(), "GPU"), ", seq ", workload.seq, ", global batch ",
+      workload.global_batch, ", ", std::string(Name(workload.dtype)), "; ",
+      Counted(result.considered, "plan"), " considered, limit ", Bytes(result.memory_limit_bytes),
+      " per GPU\n", SimulatedSpeedNote(workload.cluster), "\n");
   if (result.feasible) {
-    absl::StrAppend(
-        &text, CandidateTable(result),
-        "comm, bubble, host, stall: share of the step in which compute waits for a transfer, "
-        "for a peer, for its own launch, otherwise\n\nno plan here is faster than ",
-        HumanSeconds(result.bound_s), " (model FLOPs at peak)\n");
+    absl::StrAppend(&text, CandidateTable(result),
+                    "comm, bubble, host, stall: share of the step in which compute waits for a "
+                    "transfer, a peer, its own launch, anything else\n\nno plan here is faster "
+                    "than ",
+                    HumanSeconds(result.bound_s), " (model FLOPs at peak)\n");
   } else {
     absl::StrAppend(&text, "no plan fits: the leanest (", result.least_pin, ") needs ",
                     result.least_peak_bytes, " bytes (", Bytes(result.least_peak_bytes), "), ",

@@ -158,7 +158,8 @@ TEST(ReferenceTest, HasEveryModelWithItsParameters) {
 TEST(ReferenceTest, HasEveryClusterAndPin) {
   const std::string text = *ReadFile("docs/reference.md");
   for (const auto& [name, sentence] : ClusterSection().rows) {
-    if (!std::islower(static_cast<unsigned char>(name[0])) || name[0] == 'p') continue;
+    // Names, not the patterns for counts, overrides and files.
+    if (!std::islower(static_cast<unsigned char>(name[0])) || name.find('/') != name.npos) continue;
     EXPECT_NE(text.find("`" + name + "`"), std::string::npos) << name;
   }
   for (const auto& [pins, sentence] : PinSection().rows) {
