@@ -1,43 +1,21 @@
 // Constant and random initial values. A bucket's values are those of its boxes one after the other
 // (attributes.init); an element's value depends only on the seed, the parameter's name and its
 // index in the full tensor, so that every way of cutting a parameter gives the same numbers.
-#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
+#include "exec/ops/init_boxes.h"
 #include "exec/ops/launchers.h"
 #include "exec/ops/op_call.h"
 
 namespace tideline::ops {
 namespace {
 
-// One box in numbers of this rank. The output holds elements [begin, end) of the row-major run of
-// the box, from output element `to` on.
+// One box with what its values are made of.
 struct Box {
   StreamKey key;
-  std::vector<int64_t> full_shape;
-  std::vector<int64_t> extent;
-  std::vector<int64_t> first;
-  int64_t valid_rows = 0;
-  int64_t begin = 0, end = 0, to = 0;
-
-  // Row `line` of the box (all dimensions but the last): index of its first element in the full
-  // tensor, and its coordinate in dimension 0.
-  struct Line {
-    int64_t index, row;
-  };
-  Line At(int64_t line) const {
-    int64_t index = 0, stride = 1, row = 0;
-    for (int d = static_cast<int>(extent.size()) - 1; d >= 0; --d) {
-      const bool last = d + 1 == static_cast<int>(extent.size());
-      const int64_t coordinate = first[d] + (last ? 0 : line % extent[d]);
-      if (!last) line /= extent[d];
-      index += coordinate * stride;
-      stride *= full_shape[d];
-      row = coordinate;
-    }
-    return {index, row};
-  }
+  BoxPart part;
 };
 
 // One block per box, and one for what no box covers.
@@ -52,23 +30,25 @@ struct Initialize {
       return;
     }
     const Box& box = boxes[block.index()];
-    const int64_t columns = box.extent.back();
-    for (int64_t position = box.begin; position < box.end;) {
-      const int64_t column = position % columns;
-      const int64_t count = std::min(columns - column, box.end - position);
-      const Box::Line line = box.At(position / columns);
-      const int64_t to = box.to + position - box.begin;
-      // In one dimension every element is a row of its own.
-      const bool vector = box.extent.size() == 1;
-      block.Each(count, [&](int64_t i) {
-        const int64_t row = vector ? line.row + column + i : line.row;
-        const bool padding = box.valid_rows > 0 && row >= box.valid_rows;
+    const InitBox& init = *box.part.box;
+    // In one dimension every element is a row of its own.
+    const bool vector = init.extent.size() == 1;
+    std::vector<int64_t> coordinates;
+    EachLine(box.part, [&](const LineRun& run) {
+      LineCoordinates(box.part, run.line, coordinates);
+      int64_t index = 0;
+      for (size_t d = 0; d < coordinates.size(); ++d) {
+        index = index * init.full_shape[d] + coordinates[d];
+      }
+      const int64_t line_row = coordinates[0];
+      block.Each(run.count, [&](int64_t i) {
+        const int64_t row = vector ? line_row + run.column + i : line_row;
+        const bool padding = init.valid_rows > 0 && row >= init.valid_rows;
         float element = value;
-        if constexpr (kRandom) element *= NormalAt(box.key, line.index + column + i);
-        y[to + i] = padding ? 0.0f : element;
+        if constexpr (kRandom) element *= NormalAt(box.key, index + run.column + i);
+        y[run.to + i] = padding ? 0.0f : element;
       });
-      position += count;
-    }
+    });
   }
 };
 
@@ -80,39 +60,14 @@ struct FillConstant {
   }
 };
 
-// The boxes as far as they fall into this rank's part of the bucket, and the elements they cover.
-std::vector<Box> BoxesOf(const OpCall& call, int64_t& covered) {
-  const int64_t shard_begin = call.At(call.attributes().element_offset);
-  const int64_t shard_end = shard_begin + call.Count(0);
-  std::vector<Box> boxes;
-  int64_t run_begin = 0;
-  covered = 0;
-  for (const InitBox& init : call.attributes().init) {
-    const int64_t elements = Elements(init.extent);
-    const int64_t begin = std::clamp<int64_t>(shard_begin - run_begin, 0, elements);
-    const int64_t end = std::clamp<int64_t>(shard_end - run_begin, 0, elements);
-    if (begin < end) {
-      Box box{.key = MakeStreamKey(call.context().seed, init.parameter),
-              .full_shape = init.full_shape,
-              .extent = init.extent,
-              .first = {},
-              .valid_rows = init.valid_rows,
-              .begin = begin,
-              .end = end,
-              .to = run_begin + begin - shard_begin};
-      for (const Affine& first : init.first) box.first.push_back(call.At(first));
-      covered = box.to + end - begin;
-      boxes.push_back(std::move(box));
-    }
-    run_begin += elements;
-  }
-  return boxes;
-}
-
 template <bool kRandom>
 Status LaunchInitialize(const OpCall& call, float value) {
+  std::vector<Box> boxes;
   int64_t covered = 0;
-  std::vector<Box> boxes = BoxesOf(call, covered);
+  for (BoxPart& part : BoxParts(call.attributes(), call.context().coordinates, call.Count(0))) {
+    covered = part.to + part.end - part.begin;
+    boxes.push_back({MakeStreamKey(call.context().seed, part.box->parameter), std::move(part)});
+  }
   const int64_t blocks = static_cast<int64_t>(boxes.size()) + 1;
   return Launch<Initialize<kRandom>>(call.target(), blocks, call.Write(0), std::move(boxes),
                                      covered, value);
