@@ -16,6 +16,8 @@
 #include "cli/run_files.h"
 #include "exec/launch/worker_client.h"
 #include "exec/ops/partial_touch.h"
+#include "models/import/hf_weights.h"
+#include "models/import/safetensors.h"
 #include "planner/program/file.h"
 
 namespace tideline {
@@ -120,6 +122,15 @@ StatusOr<WorkerRequest> MakeRequest(const CommandContext& context, const Plan& p
   request.eager = options.Text("allocator") == "eager";
   request.check = ReadCheck(options.Text("check"));
   TL_RETURN_IF_ERROR(ReadSchedule(options.Text("schedule"), &request));
+  if (options.Has("weights")) {
+    request.weights_path = options.Text("weights");
+    TL_ASSIGN_OR_RETURN(const TensorFiles files, TensorFiles::Open(request.weights_path));
+    TL_ASSIGN_OR_RETURN(request.weights, MatchWeights(plan.model, files));
+  }
+  if (options.Has("save-weights")) {
+    request.save_weights_path = options.Text("save-weights");
+    request.save_weights = HuggingFaceWeights(plan.model);
+  }
   return request;
 }
 
@@ -250,6 +261,13 @@ std::vector<OptionRecord> Options() {
       {.name = "resume",
        .kind = OptionKind::kFlag,
        .sentence = "Goes on from the newest checkpoint of the folder."},
+      {.name = "weights",
+       .value_name = "PATH",
+       .sentence = "Begins from these weights with Hugging Face names: a .safetensors file, an "
+                   "index of several, or their folder."},
+      {.name = "save-weights",
+       .value_name = "FILE",
+       .sentence = "Writes the trained weights to a .safetensors file (F32)."},
       {.name = "check",
        .kind = OptionKind::kChoice,
        .value_name = "LEVEL",

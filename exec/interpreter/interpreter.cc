@@ -48,8 +48,22 @@ CheckpointHeader HeaderOf(const Program& program, const TokenSource& tokens,
 struct Start {
   std::optional<CheckpointFolder> folder;
   std::optional<CheckpointFolder::Found> found;
+  std::optional<WeightSource> weights;
   std::vector<std::string> notes;
 };
+
+// Weights are where a run begins from; a checkpoint that it goes on from already has them in it.
+Status OpenWeights(const Program& program, const ExecuteOptions& options, Start& start) {
+  if (options.weights_path.empty()) return absl::OkStatus();
+  if (start.found) {
+    start.notes.push_back("--weights is not read: the checkpoint goes on from it");
+    return absl::OkStatus();
+  }
+  TL_ASSIGN_OR_RETURN(start.weights,
+                      WeightSource::Open(options.weights_path, options.weights, program));
+  start.notes.push_back(start.weights->Summary());
+  return absl::OkStatus();
+}
 
 StatusOr<Start> FindStart(const CheckpointHeader& expected, const ExecuteOptions& options) {
   Start start;
@@ -106,7 +120,7 @@ class Run {
   StatusOr<RunReport> Go() {
     for (const std::string& note : start_.notes) state_.OnNote(note);
     const int ranks = static_cast<int>(program_.ranks.size());
-    if (first_step_ < options_.steps) {
+    if (first_step_ < options_.steps || !options_.save_weights_path.empty()) {
       BeginHosts(machine_, ranks);
       std::vector<std::thread> threads;
       for (int rank = 0; rank < ranks; ++rank) {
@@ -140,6 +154,7 @@ class Run {
     setting.eager = options_.eager;
     setting.tokens = &tokens_;
     setting.positions = hooks_.positions;
+    setting.weights = start_.weights ? &*start_.weights : nullptr;
     setting.on_loss = [this, rank](int64_t step, float loss) {
       return state_.OnLoss(rank, step, loss);
     };
@@ -163,7 +178,8 @@ class Run {
       TL_RETURN_IF_ERROR(MaybeSave(player, step + 1));
     }
     const uint32_t epilogue = static_cast<uint32_t>(player.role().bodies.size()) + 1;
-    return PlaySection(player, tide, epilogue, -1);
+    TL_RETURN_IF_ERROR(PlaySection(player, tide, epilogue, -1));
+    return MaybeSaveWeights(player);
   }
 
   Status PlaySection(RankPlayer& player, MemoryTide& tide, uint32_t section, int64_t step) {
@@ -216,6 +232,23 @@ class Run {
           return WriteMemory(players_[rank]->device(), Persistent(rank, buffer, offset),
                              bytes.data(), static_cast<int64_t>(bytes.size()));
         });
+  }
+
+  // Every rank waits while rank 0 reads its part of the parameters.
+  Status MaybeSaveWeights(RankPlayer& player) {
+    if (options_.save_weights_path.empty()) return absl::OkStatus();
+    TL_RETURN_IF_ERROR(HostBarrier(player.device(), "weights"));
+    if (player.rank() == 0) {
+      TL_RETURN_IF_ERROR(SaveWeights(
+          options_.save_weights_path, options_.save_weights, program_,
+          [this](int32_t rank, uint32_t buffer, int64_t offset, std::span<char> bytes) {
+            const RankPlayer& holder = *players_[rank];
+            return ReadMemory(holder.device(), bytes.data(),
+                              static_cast<const char*>(holder.AddressOf(buffer)) + offset,
+                              static_cast<int64_t>(bytes.size()));
+          }));
+    }
+    return HostBarrier(player.device(), "end of weights");
   }
 
   char* Persistent(int rank, int buffer, int64_t offset) const {
@@ -278,6 +311,7 @@ StatusOr<RunReport> Execute(const Program& program, Machine& machine, const Toke
   }
   TL_ASSIGN_OR_RETURN(std::vector<uint32_t> bodies, BodySequence(program, options.steps));
   TL_ASSIGN_OR_RETURN(Start start, FindStart(HeaderOf(program, tokens, options), options));
+  TL_RETURN_IF_ERROR(OpenWeights(program, options, start));
   Run run(program, machine, tokens, options, hooks, std::move(start), std::move(bodies));
   return run.Go();
 }

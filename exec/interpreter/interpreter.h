@@ -19,6 +19,7 @@
 #include "exec/device/device.h"
 #include "exec/interpreter/position_board.h"
 #include "exec/interpreter/run_report.h"
+#include "exec/weights/weights.h"
 #include "planner/program/program.h"
 #include "traces/run/run_sink.h"
 
@@ -31,6 +32,10 @@ struct ExecuteOptions {
   int64_t checkpoint_every = 10;       // steps
   bool resume = false;
   std::string plan_hash = {};
+  std::string weights_path = {};       // empty: random initial values
+  WeightMap weights = {};              // of that file
+  std::string save_weights_path = {};  // empty: the trained weights are not saved
+  WeightMap save_weights = {};         // what the file will hold
 };
 
 // All may be null. The sink is called by one thread at a time.

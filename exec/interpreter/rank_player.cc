@@ -45,6 +45,7 @@ RankPlayer::RankPlayer(Setting setting)
       program_(*setting_.program),
       role_(program_.roles[program_.ranks[setting_.rank].role]),
       coordinates_(program_.ranks[setting_.rank].coordinates) {
+  if (setting_.weights != nullptr) weights_.emplace(*setting_.weights);
   touches_.program = &program_;
 }
 
@@ -341,6 +342,10 @@ Status RankPlayer::PlayCompute(const SectionPlan& plan, uint32_t index, Stream s
   for (const Operand& operand : plan.section.Operands(instruction)) {
     operand_addresses_.push_back(AddressOf(operand));
   }
+  const Kernel& kernel = program_.kernels[instruction.what];
+  if (weights_ && !kernel.attributes.init.empty()) {
+    return LoadWeights(kernel, operand_addresses_[0]);
+  }
   LaunchContext context;
   context.target.stream = stream;
   context.target.tag = index;
@@ -350,7 +355,15 @@ Status RankPlayer::PlayCompute(const SectionPlan& plan, uint32_t index, Stream s
   context.coordinates = coordinates_;
   context.step = step;
   context.seed = program_.seed;
-  return LaunchKernel(program_.kernels[instruction.what], context);
+  return LaunchKernel(kernel, context);
+}
+
+// In the place of the kernel that would make random values there.
+Status RankPlayer::LoadWeights(const Kernel& kernel, void* destination) {
+  std::vector<float> values(static_cast<size_t>(Elements(kernel.operands[0].shape)));
+  TL_RETURN_IF_ERROR(weights_->Fill(kernel.attributes, coordinates_, values));
+  return WriteMemory(setting_.device, destination, values.data(),
+                     static_cast<int64_t>(values.size() * sizeof(float)));
 }
 
 Status RankPlayer::PlayTransfer(const SectionPlan& plan, uint32_t index, Stream stream) {

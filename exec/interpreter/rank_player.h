@@ -25,6 +25,7 @@
 #include "exec/device/launch.h"
 #include "exec/interpreter/position_board.h"
 #include "exec/interpreter/section_trace.h"
+#include "exec/weights/weights.h"
 #include "planner/program/program.h"
 
 namespace tideline {
@@ -43,7 +44,8 @@ class RankPlayer {
     int32_t rank = 0;
     bool eager = false;
     const TokenSource* tokens = nullptr;
-    PositionBoard* positions = nullptr;  // may be null
+    PositionBoard* positions = nullptr;     // may be null
+    const WeightSource* weights = nullptr;  // null: random initial values
     // A kReadLoss was reached; called on the rank's thread.
     std::function<Status(int64_t step, float loss)> on_loss;
   };
@@ -110,6 +112,7 @@ class RankPlayer {
   Status PlayOne(SectionPlan& plan, uint32_t index, int64_t step);
   Status PlayHost(SectionPlan& plan, uint32_t index, int64_t step);
   Status PlayCompute(const SectionPlan& plan, uint32_t index, Stream stream, int64_t step);
+  Status LoadWeights(const Kernel& kernel, void* destination);
   Status PlayTransfer(const SectionPlan& plan, uint32_t index, Stream stream);
   Status RunHostTask(const SectionPlan& plan, uint32_t index, int64_t step);
   void* AddressOf(const Operand& operand) const;
@@ -128,6 +131,7 @@ class RankPlayer {
   std::vector<void*> bases_;  // by buffer
   std::array<int64_t, kSpaces> reserved_peak_{};
   std::vector<void*> operand_addresses_;  // of the kernel being launched
+  std::optional<WeightReader> weights_;
   TouchMeter touches_;
 };
 

@@ -23,6 +23,19 @@ Status Malformed(const char* what) {
 
 // ---- Fields of each message, in wire order ----
 
+constexpr uint64_t kLeastPartBytes = 48;
+constexpr uint64_t kLeastParameterBytes = 24;
+
+template <typename Wire, IsOrConst<WeightMap> Map>
+void Fields(Wire& wire, Map& map) {
+  wire.List(map.parameters, kLeastParameterBytes, [](auto& each, auto& parameter) {
+    each(parameter.parameter, parameter.shape);
+    each.List(parameter.parts, kLeastPartBytes, [](auto& one, auto& part) {
+      one(part.tensor, part.tensor_shape, part.first, part.extent, part.offset, part.strides);
+    });
+  });
+}
+
 template <typename Wire, IsOrConst<WorkerRequest> Request>
 void Fields(Wire& wire, Request& request) {
   wire(request.program, request.data_path, request.steps, request.checkpoint_folder,
@@ -31,7 +44,10 @@ void Fields(Wire& wire, Request& request) {
   wire.Choice(request.check, CheckLevel::kKernels);
   wire.Choice(request.schedule, SchedulePolicy::kSerial);
   wire(request.schedule_seed, request.devices_per_node, request.device_memory_bytes,
-       request.pinned_memory_bytes, request.record);
+       request.pinned_memory_bytes, request.record, request.weights_path,
+       request.save_weights_path);
+  Fields(wire, request.weights);
+  Fields(wire, request.save_weights);
 }
 
 template <typename Wire, IsOrConst<StepMessage> Step>

@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "exec/device/modes.h"
 #include "exec/interpreter/run_report.h"
+#include "models/import/hf_weights.h"
 #include "traces/run/run_sink.h"
 
 namespace tideline {
@@ -58,6 +59,10 @@ struct WorkerRequest {
   int64_t device_memory_bytes = 0;
   int64_t pinned_memory_bytes = 0;  // per node
   bool record = false;              // send events and memory samples
+  std::string weights_path;         // empty: random initial values
+  WeightMap weights;
+  std::string save_weights_path;  // empty: not saved
+  WeightMap save_weights;
 };
 
 struct StepMessage {

@@ -22,6 +22,10 @@ ExecuteOptions OptionsOf(const WorkerRequest& request) {
   options.checkpoint_every = request.checkpoint_every;
   options.resume = request.resume;
   options.plan_hash = request.plan_hash;
+  options.weights_path = request.weights_path;
+  options.weights = request.weights;
+  options.save_weights_path = request.save_weights_path;
+  options.save_weights = request.save_weights;
   return options;
 }
 

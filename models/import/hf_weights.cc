@@ -229,10 +229,7 @@ StatusOr<std::string> FindPrefix(const DecoderConfig& config, const TensorFiles&
     if (names.size() > 120) break;
     absl::StrAppend(&names, names.empty() ? "" : ", ", Quoted(name));
   }
-  const std::string file = files.tensors().empty()
-                               ? std::string("the file")
-                               : files.FileName(files.tensors().begin()->second);
-  return InputError(absl::StrCat(file, ": no tensor ", JoinNames(tried), " for model '",
+  return InputError(absl::StrCat(files.path(), ": no tensor ", JoinNames(tried), " for model '",
                                  config.name, "'; it holds ", files.tensors().size(),
                                  " tensors: ", names.empty() ? "none" : names,
                                  "; name the weights that belong to this model"));
@@ -245,9 +242,8 @@ Status CheckPart(const WeightPart& part, const DecoderConfig& config, const Tens
     for (const auto& entry : files.tensors()) names.push_back(entry.first);
     const std::optional<std::string> nearest = NearestName(part.tensor, names);
     return InputError(absl::StrCat(
-        files.FileName(files.tensors().begin()->second), ": tensor ", Quoted(part.tensor),
-        " is missing, which model '", config.name, "' needs",
-        nearest ? absl::StrCat("; the nearest name there is ", Quoted(*nearest)) : ""));
+        files.path(), ": tensor ", Quoted(part.tensor), " is missing, which model '", config.name,
+        "' needs", nearest ? absl::StrCat("; the nearest name there is ", Quoted(*nearest)) : ""));
   }
   const std::string where =
       absl::StrCat(files.FileName(*tensor), ": tensor ", Quoted(part.tensor), ": ");

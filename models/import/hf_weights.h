@@ -26,11 +26,11 @@ namespace tideline {
 // parameter is element offset + (i0 - first) * strides[0] + i1 * strides[1] + ... of the tensor.
 struct WeightPart {
   std::string tensor;
-  std::vector<int64_t> tensor_shape;
+  std::vector<int64_t> tensor_shape = {};
   int64_t first = 0;
   int64_t extent = 0;
   int64_t offset = 0;
-  std::vector<int64_t> strides;
+  std::vector<int64_t> strides = {};
   bool operator==(const WeightPart&) const = default;
 };
 

@@ -325,6 +325,7 @@ Status TensorFiles::AddIndex(const std::string& path) {
 
 StatusOr<TensorFiles> TensorFiles::Open(const std::string& path) {
   TensorFiles files;
+  files.path_ = path;
   std::string name = path;
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {

@@ -72,6 +72,7 @@ class TensorFiles {
   // Null when there is none of that name.
   const StoredTensor* Find(std::string_view name) const;
   const std::string& FileName(const StoredTensor& tensor) const;
+  const std::string& path() const { return path_; }  // that Open was given
 
   // Reads every file that carries a checksum (WriteTensorFile's do) and compares. Error (exit 5):
   // the bytes are not those that were written.
@@ -85,6 +86,7 @@ class TensorFiles {
   Status Add(const std::string& path);
   Status AddIndex(const std::string& path);
 
+  std::string path_;
   std::vector<std::shared_ptr<const File>> files_;
   std::map<std::string, StoredTensor, std::less<>> tensors_;
 };
@@ -94,7 +96,7 @@ struct TensorHeader {
   struct Entry {
     std::string name;
     StoredType type = StoredType::kF32;
-    std::vector<int64_t> shape;
+    std::vector<int64_t> shape = {};
     int64_t begin = 0, end = 0;
   };
   std::vector<Entry> entries;  // by offset

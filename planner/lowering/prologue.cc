@@ -61,13 +61,10 @@ class Prologue {
       box.full_shape[d] *= context_.draft->mesh[axis];
       box.first[d].per_coordinate[axis] = tensor.shape[d];
     }
+    attributes.init.push_back(std::move(box));
     const bool drawn_from_normal = tensor.init_stddev > 0;
-    if (drawn_from_normal) {
-      attributes.init_stddev = tensor.init_stddev;
-      attributes.init.push_back(std::move(box));
-    } else {
-      attributes.constant = tensor.init_value;
-    }
+    attributes.init_stddev = drawn_from_normal ? tensor.init_stddev : 0.0f;
+    attributes.constant = drawn_from_normal ? 0.0f : tensor.init_value;
     const Instruction instruction =
         context_.Compute(tensor.name, drawn_from_normal ? Op::kInitNormal : Op::kFill, attributes,
                          {{tensor.shape, DType::kF32, Access::kWrite}}, Phase::kUpdate);

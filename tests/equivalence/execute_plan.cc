@@ -1,6 +1,8 @@
 #include "tests/equivalence/execute_plan.h"
 
 #include "exec/data/token_source.h"
+#include "models/import/hf_weights.h"
+#include "models/import/safetensors.h"
 #include "planner/lowering/lower.h"
 
 namespace tideline::equivalence {
@@ -25,6 +27,13 @@ StatusOr<Executed> ExecutePlan(const Plan& plan, const ExecuteSetting& setting) 
   options.checkpoint_folder = setting.checkpoint_folder;
   options.checkpoint_every = 1;
   options.resume = setting.resume;
+  if (!setting.weights_path.empty()) {
+    options.weights_path = setting.weights_path;
+    TL_ASSIGN_OR_RETURN(const TensorFiles files, TensorFiles::Open(setting.weights_path));
+    TL_ASSIGN_OR_RETURN(options.weights, MatchWeights(plan.model, files));
+  }
+  options.save_weights_path = setting.save_weights_path;
+  options.save_weights = HuggingFaceWeights(plan.model);
   ExecuteHooks hooks;
   hooks.sink = &executed.run;
   TL_ASSIGN_OR_RETURN(executed.report, Execute(executed.program, *machine, tokens, options, hooks));

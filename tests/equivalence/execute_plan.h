@@ -22,6 +22,8 @@ struct ExecuteSetting {
   bool eager = false;
   std::string checkpoint_folder = {};  // empty: none; else after every step
   bool resume = false;
+  std::string weights_path = {};       // empty: random initial values
+  std::string save_weights_path = {};  // empty: not saved
 };
 
 struct Executed {
