@@ -341,6 +341,9 @@ class ExecuteCommand : public Command {
     const WorkerHooks hooks{.sink = request.record ? &recorder : nullptr,
                             .observer = watcher.get()};
     TL_ASSIGN_OR_RETURN(const RunReport run, RunWorker(worker, request, program, hooks));
+    if (!request.save_weights_path.empty() && run.finding.empty()) {
+      context->NoteWritten(request.save_weights_path);
+    }
     std::optional<StepReport> report;
     if (NothingWasLeft(run, request.steps)) {
       if (request.record) context->Note("nothing was left to run, so no Run is written");
