@@ -21,7 +21,7 @@
 
 namespace tideline {
 
-inline constexpr uint32_t kWorkerProtocolVersion = 2;
+inline constexpr uint32_t kWorkerProtocolVersion = 3;
 
 enum class FrameType : uint8_t {
   kRequest,
