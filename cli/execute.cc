@@ -269,7 +269,7 @@ std::vector<OptionRecord> Options() {
       {.name = "save-weights",
        .value_name = "FILE",
        .sentence = "Writes the trained weights to a .safetensors file (F32).",
-       .path_use = PathUse::kWrites},
+       .path_use = PathUse::kWritesFile},
       {.name = "check",
        .kind = OptionKind::kChoice,
        .value_name = "LEVEL",
