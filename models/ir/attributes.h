@@ -30,7 +30,8 @@ struct Affine {
 // gradients of each.
 enum class Op : uint8_t {
   // Forward.
-  kEinsum,  // A, B [, bias] -> C           equation; scale; bias is added over C's last dimension
+  kEinsum,  // A, B [, bias] -> C           equation ("bsk,kn,n->bsn": the third term are the bias's
+            // letters, some of C's); scale; the bias is added to the finished, scaled sum
   kEmbedding,      // ids[b,s], table[v,h] -> y    row_offset: rows of other ranks give 0
   kAddPosition,    // x[b,s,h], table[n,h] -> y    position_offset
   kLayerNorm,      // x, gamma, beta -> y, mean, rstd          epsilon
