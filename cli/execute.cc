@@ -262,7 +262,7 @@ std::vector<OptionRecord> Options() {
        .kind = OptionKind::kFlag,
        .sentence = "Goes on from the newest checkpoint of the folder."},
       {.name = "weights",
-       .value_name = "PATH",
+       .value_name = "FILE",
        .sentence = "Begins from these weights with Hugging Face names: a .safetensors file, an "
                    "index of several, or their folder.",
        .path_use = PathUse::kReads},
