@@ -30,6 +30,7 @@ enum class PathUse : uint8_t {
   kNone,         // no path
   kReads,        // a file that is read
   kReadsOrName,  // a file when it ends in .json or has a slash, else a name
+  kReadsData,    // files of tokens, named as --data names them
   kWritesFile,
   kWritesFolder,
 };

@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "cli/run_files.h"
+#include "exec/data/data_name.h"
 #include "exec/launch/worker_client.h"
 #include "exec/ops/partial_touch.h"
 #include "models/import/hf_weights.h"
@@ -105,9 +106,10 @@ StatusOr<WorkerRequest> MakeRequest(const CommandContext& context, const Plan& p
   WorkerRequest request = RequestFor(plan, program);
   if (options.Has("data")) {
     request.data_path = options.Text("data");
+    TL_ASSIGN_OR_RETURN(const DataName data, ParseDataName(request.data_path));
     // The worker's standard input is the pipe that its request came through.
     for (const char* input : {"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"}) {
-      if (request.data_path != input) continue;
+      if (data.path != input) continue;
       return UsageError(absl::StrCat("--data ", input,
                                      ": the standard input is not read; give the path of a file"));
     }
@@ -236,8 +238,10 @@ std::vector<OptionRecord> Options() {
        .most = 1e9},
       {.name = "data",
        .value_name = "FILE",
-       .sentence = "Text file to train on, a token is a byte; default a built-in text of 25 kB.",
-       .path_use = PathUse::kReads},
+       .sentence = "Data to train on: a file, of which each byte is a token; u16:FILE or u32:FILE, "
+                   "little-endian tokens; megatron:PREFIX, PREFIX.bin with PREFIX.idx; default a "
+                   "built-in text of 25 kB.",
+       .path_use = PathUse::kReadsData},
       {.name = "seed",
        .kind = OptionKind::kInteger,
        .value_name = "N",

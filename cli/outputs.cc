@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
+#include "exec/data/data_name.h"
 
 namespace tideline {
 namespace {
@@ -26,6 +27,12 @@ bool Writes(const GivenPath& given) {
 void AddPath(const std::string& name, const std::string& path, PathUse use,
              std::vector<GivenPath>* given) {
   if (use == PathUse::kNone) return;
+  if (use == PathUse::kReadsData) {
+    const StatusOr<DataName> data = ParseDataName(path);
+    if (!data.ok()) return;  // the verb says what is wrong with it
+    for (const std::string& file : FilesOf(*data)) given->push_back({name, file, use});
+    return;
+  }
   const bool is_name =
       use == PathUse::kReadsOrName && !path.ends_with(".json") && path.find('/') == path.npos;
   if (!is_name) given->push_back({name, path, use});

@@ -92,20 +92,10 @@ Status CheckInstruction(const Program& program, const Role& role, const Section&
   return InputError("unknown kind of instruction");
 }
 
-// Tokens are bytes, so every vocabulary must hold them (DEFINITIONS 13).
-Status CheckVocabulary(const Kernel& kernel) {
-  const int64_t vocabulary = kernel.attributes.valid_columns;
-  if (vocabulary <= 0 || vocabulary >= kByteVocabulary) return absl::OkStatus();
-  return InputError(absl::StrCat("the model's vocabulary of ", vocabulary,
-                                 " is too small: a token is a byte of text, so it needs at least ",
-                                 kByteVocabulary, "; build the model with vocab=256 or more"));
-}
-
 }  // namespace
 
 Status CheckExecutable(const Program& program) {
   for (size_t i = 0; i < program.kernels.size(); ++i) {
-    TL_RETURN_IF_ERROR(CheckVocabulary(program.kernels[i]));
     const Status supported = CheckSupported(program.kernels[i]);
     if (!supported.ok()) return Annotate(supported, absl::StrCat("kernel ", i));
   }
@@ -125,6 +115,15 @@ Status CheckExecutable(const Program& program) {
     }
   }
   return absl::OkStatus();
+}
+
+int64_t VocabularyOf(const Program& program) {
+  int64_t smallest = 0;
+  for (const Kernel& kernel : program.kernels) {
+    const int64_t vocabulary = kernel.attributes.valid_columns;
+    if (vocabulary > 0 && (smallest == 0 || vocabulary < smallest)) smallest = vocabulary;
+  }
+  return smallest;
 }
 
 StatusOr<std::vector<uint32_t>> BodySequence(const Program& program, int64_t steps) {

@@ -107,6 +107,7 @@ class Run {
       : program_(program),
         machine_(machine),
         tokens_(tokens),
+        vocabulary_(VocabularyOf(program)),
         options_(options),
         hooks_(hooks),
         start_(std::move(start)),
@@ -153,6 +154,7 @@ class Run {
     setting.rank = rank;
     setting.eager = options_.eager;
     setting.tokens = &tokens_;
+    setting.vocabulary = vocabulary_;
     setting.positions = hooks_.positions;
     setting.weights = start_.weights ? &*start_.weights : nullptr;
     setting.on_loss = [this, rank](int64_t step, float loss) {
@@ -290,6 +292,7 @@ class Run {
   const Program& program_;
   Machine& machine_;
   const TokenSource& tokens_;
+  const int64_t vocabulary_;
   const ExecuteOptions& options_;
   const ExecuteHooks& hooks_;
   Start start_;
@@ -309,6 +312,7 @@ StatusOr<RunReport> Execute(const Program& program, Machine& machine, const Toke
     return UsageError(
         absl::StrCat("--steps ", options.steps, " is not a number of steps; give 1 or more"));
   }
+  TL_RETURN_IF_ERROR(tokens.CheckVocabulary(VocabularyOf(program)));
   TL_ASSIGN_OR_RETURN(std::vector<uint32_t> bodies, BodySequence(program, options.steps));
   TL_ASSIGN_OR_RETURN(Start start, FindStart(HeaderOf(program, tokens, options), options));
   TL_RETURN_IF_ERROR(OpenWeights(program, options, start));

@@ -46,9 +46,11 @@ struct ExecuteHooks {
 };
 
 // Whether this interpreter can play `program`: every kernel has an implementation, host tasks and
-// lanes fit, the vocabulary holds bytes. The Program's safety is the verifier's matter. Errors:
-// exit 5 or 6.
+// lanes fit. The Program's safety is the verifier's matter. Errors: exit 5 or 6.
 Status CheckExecutable(const Program& program);
+
+// The tokens that the model knows are 0 up to this; 0 where no kernel says (any token).
+int64_t VocabularyOf(const Program& program);
 
 // The bodies of `steps` steps: those with a count as often as it says, the open one (count 0) for
 // the rest. Error (exit 5): the schedule names no body, or cannot have that many steps.
@@ -57,7 +59,8 @@ StatusOr<std::vector<uint32_t>> BodySequence(const Program& program, int64_t ste
 // Precondition: Verify(program) and CheckExecutable(program) hold, the machine has a device per
 // rank. A loss that is no finite number stops the run; the report then says so in `finding` and has
 // what was measured until then. Errors: exit 1 when the run fails (every rank's finding is the same
-// one), exit 2 for options that do not go together, exit 5 for a checkpoint that cannot be used.
+// one), exit 2 for options that do not go together, exit 5 for a checkpoint that cannot be used and
+// for tokens outside the vocabulary.
 StatusOr<RunReport> Execute(const Program& program, Machine& machine, const TokenSource& tokens,
                             const ExecuteOptions& options, const ExecuteHooks& hooks);
 

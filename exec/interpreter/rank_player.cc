@@ -404,10 +404,9 @@ Status RankPlayer::RunHostTask(const SectionPlan& plan, uint32_t index, int64_t 
   switch (task.kind) {
     case HostTaskKind::kLoadTokens: {
       const size_t count = static_cast<size_t>(task.samples * task.sequence);
-      setting_.tokens->Load(step, task.first_sample.At(coordinates_),
-                            {static_cast<int32_t*>(AddressOf(operands[0])), count},
-                            {static_cast<int32_t*>(AddressOf(operands[1])), count});
-      return absl::OkStatus();
+      return setting_.tokens->Load(step, task.first_sample.At(coordinates_), setting_.vocabulary,
+                                   {static_cast<int32_t*>(AddressOf(operands[0])), count},
+                                   {static_cast<int32_t*>(AddressOf(operands[1])), count});
     }
     case HostTaskKind::kReadLoss: {
       float loss = 0;

@@ -44,6 +44,7 @@ class RankPlayer {
     int32_t rank = 0;
     bool eager = false;
     const TokenSource* tokens = nullptr;
+    int64_t vocabulary = 0;                 // tokens must be below it; 0: any
     PositionBoard* positions = nullptr;     // may be null
     const WeightSource* weights = nullptr;  // null: random initial values
     // A kReadLoss was reached; called on the rank's thread.

@@ -320,7 +320,7 @@ Status CheckSameRun(const CheckpointHeader& stored, const CheckpointHeader& expe
                         absl::StrCat("give --seed ", stored.seed));
   }
   if (differs == nullptr && stored.data_hash != expected.data_hash) {
-    return OtherSetting(stored, "--data", TextOf(stored), TextOf(expected), "give the same text");
+    return OtherSetting(stored, "--data", TextOf(stored), TextOf(expected), "give the same data");
   }
   if (differs == nullptr) return absl::OkStatus();
   return InputError(absl::StrCat("the checkpoint of step ", stored.step, " belongs to another ",

@@ -37,8 +37,8 @@ struct CheckpointHeader {
   std::string graph_hash;
   std::string plan_hash;
   uint64_t seed = 0;                             // of the initial values
-  std::string data_origin;                       // path of the text, for messages
-  std::string data_hash;                         // its SHA-256: a moved text is the same text
+  std::string data_origin;                       // what --data named, for messages
+  std::string data_hash;                         // SHA-256 of its tokens: data may move
   std::vector<double> losses;                    // of the steps done
   std::vector<std::vector<BufferRecord>> ranks;  // persistent buffers
   bool operator==(const CheckpointHeader&) const = default;

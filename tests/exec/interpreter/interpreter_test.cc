@@ -296,13 +296,17 @@ TEST(InterpreterTest, DifferingCollectivesNameEveryRanksCall) {
 
 TEST(InterpreterTest, ASmallVocabularyIsRefused) {
   Program program = ExampleProgram();
+  EXPECT_EQ(VocabularyOf(program), 0);
   Kernel kernel;
   kernel.op = Op::kCrossEntropyGrad;
-  kernel.attributes.valid_columns = 255;
-  program.kernels.push_back(kernel);
-  const Status status = CheckExecutable(program);
-  EXPECT_EQ(ExitCode(status), 5);
-  EXPECT_NE(status.message().find("255"), std::string::npos);
+  for (const int64_t columns : {300, 255, 0}) {
+    kernel.attributes.valid_columns = columns;
+    program.kernels.push_back(kernel);
+  }
+  EXPECT_EQ(VocabularyOf(program), 255);
+  const Outcome outcome = Play(program, {.steps = 1});
+  EXPECT_EQ(ExitCode(outcome.status), 5);
+  EXPECT_NE(outcome.status.message().find("255"), std::string::npos) << outcome.status;
 }
 
 TEST(InterpreterTest, BodiesFollowTheSchedule) {
