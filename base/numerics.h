@@ -64,17 +64,17 @@ TIDELINE_HOST_DEVICE inline double ReducedCos(double r) {
 
 // sin(radians + quarter_turns * pi / 2), the multiple of pi / 2 taken out by Cody and Waite's two
 // constants.
-TIDELINE_HOST_DEVICE inline float SinShifted(double radians, int64_t quarter_turns) {
+TIDELINE_HOST_DEVICE inline double SinShifted(double radians, int64_t quarter_turns) {
   constexpr double kTwoOverPi = 0x1.45f306dc9c883p-1;
   constexpr double kHalfPiHigh = 0x1.921fb54442d18p+0;
   constexpr double kHalfPiLow = 0x1.1a62633145c07p-54;
-  if (!(std::fabs(radians) <= 0x1p50)) return std::numeric_limits<float>::quiet_NaN();
+  if (!(std::fabs(radians) <= 0x1p50)) return std::numeric_limits<double>::quiet_NaN();
   const double turns = std::rint(radians * kTwoOverPi);
   double r = std::fma(-turns, kHalfPiHigh, radians);
   r = std::fma(-turns, kHalfPiLow, r);
   const int64_t quadrant = (static_cast<int64_t>(turns) + quarter_turns) & 3;
   const double value = (quadrant & 1) != 0 ? ReducedCos(r) : ReducedSin(r);
-  return static_cast<float>((quadrant & 2) != 0 ? -value : value);
+  return (quadrant & 2) != 0 ? -value : value;
 }
 
 }  // namespace internal
@@ -190,8 +190,17 @@ TIDELINE_HOST_DEVICE inline float Sigmoid(float x) { return 1.0f / (1.0f + Exp(-
 
 // Sine and cosine of an angle in radians, given in fp64 so that a product position * frequency
 // keeps its digits: correctly rounded but for 1e-11, up to |x| = 2^30; NaN beyond 2^50.
-TIDELINE_HOST_DEVICE inline float Sin(double radians) { return internal::SinShifted(radians, 0); }
-TIDELINE_HOST_DEVICE inline float Cos(double radians) { return internal::SinShifted(radians, 1); }
+TIDELINE_HOST_DEVICE inline float Sin(double radians) {
+  return static_cast<float>(internal::SinShifted(radians, 0));
+}
+TIDELINE_HOST_DEVICE inline float Cos(double radians) {
+  return static_cast<float>(internal::SinShifted(radians, 1));
+}
+
+// The cosine before its rounding to fp32: within 1e-11 of the exact value up to |x| = 2^30.
+TIDELINE_HOST_DEVICE inline double Cos64(double radians) {
+  return internal::SinShifted(radians, 1);
+}
 
 }  // namespace tideline
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "cli/names.h"
+#include "cli/optimizer_options.h"
 #include "cli/simulator_evaluator.h"
 #include "cli/step_report.h"
 #include "cli/table.h"
@@ -214,6 +216,12 @@ std::vector<OptionRecord> Options() {
            .most = 1000}};
 }
 
+std::vector<OptionRecord> AllOptions() {
+  std::vector<OptionRecord> options = Options();
+  for (OptionRecord& option : OptimizerOptions()) options.push_back(std::move(option));
+  return options;
+}
+
 StatusOr<Workload> ReadWorkload(CommandContext* context, const Pins& pins) {
   const OptionValues& options = context->options;
   WorkloadRequest request;
@@ -225,7 +233,9 @@ StatusOr<Workload> ReadWorkload(CommandContext* context, const Pins& pins) {
                       LoadModel(context->arguments[0], request.seq.value_or(0)));
   for (const std::string& warning : model.warnings) context->Note(warning);
   TL_ASSIGN_OR_RETURN(const ClusterSpec cluster, LoadCluster(options.Text("cluster")));
-  return MakeWorkload(model.config, cluster, request);
+  TL_ASSIGN_OR_RETURN(Workload workload, MakeWorkload(model.config, cluster, request));
+  TL_ASSIGN_OR_RETURN(workload.optimizer, ReadOptimizer(options));
+  return workload;
 }
 
 class PlanCommand : public Command {
@@ -247,12 +257,15 @@ class PlanCommand : public Command {
                      "--top 3",
                      "tideline plan path/to/config.json --cluster 'dgx-a100-80g{gpus=4}' "
                      "--memory-limit 40GiB --json",
+                     "tideline plan gpt:layers=2,hidden=64,heads=4,vocab=256 --seq 64 --cluster "
+                     "emulated:2x64MiB --lr 3e-3 --lr-schedule "
+                     "cosine:warmup=100,steps=1000,least=1e-5 -o cosine.json",
                      "tideline plan opt-30b --cluster 'dgx-a100-40g{gpus=1}'"},
         .arguments = {{.name = "MODEL",
                        .sentence = "What to train: a name of the zoo, sizes of your own, or a "
                                    "config.json (below).",
                        .path_use = PathUse::kReadsOrName}},
-        .options = Options(),
+        .options = AllOptions(),
         .sections = {ModelSection(), ClusterSection(), PinSection()},
         .output_sentence =
             "Writes the best plan to FILE as JSON; - is stdout, in place of the "

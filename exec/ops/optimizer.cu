@@ -7,11 +7,13 @@
 #include "exec/ops/formats.h"
 #include "exec/ops/launchers.h"
 #include "exec/ops/op_call.h"
+#include "models/ir/learning_rate.h"
 
 namespace tideline::ops {
 namespace {
 
-// Elements [begin, end) of the shard that keep `keep` = 1 - learning rate * decay of themselves.
+// Elements [begin, end) of the shard that keep `keep` = 1 - learning rate * decay of themselves,
+// the learning rate being that of the step.
 struct Segment {
   int64_t begin, end;
   float keep;
@@ -100,24 +102,24 @@ double Power(double base, int64_t exponent) {
   return result;
 }
 
-StepConstants ConstantsOf(const AdamSettings& settings, int64_t t) {
+StepConstants ConstantsOf(const AdamSettings& settings, double learning_rate, int64_t t) {
   const double beta1 = settings.beta1;
   const double beta2 = settings.beta2;
   return {.beta1 = settings.beta1,
           .one_minus_beta1 = static_cast<float>(1.0 - beta1),
           .beta2 = settings.beta2,
           .one_minus_beta2 = static_cast<float>(1.0 - beta2),
-          .step_size = static_cast<float>(settings.learning_rate / (1.0 - Power(beta1, t))),
+          .step_size = static_cast<float>(learning_rate / (1.0 - Power(beta1, t))),
           .variance_scale = static_cast<float>(1.0 / std::sqrt(1.0 - Power(beta2, t))),
           .epsilon = settings.epsilon};
 }
 
 // The spans of the bucket that fall into this shard of `count` elements, and the gaps between them
 // (alignment; no decay). Precondition: spans ascend and do not overlap.
-std::vector<Segment> SegmentsOf(const OpCall& call, int64_t count) {
+std::vector<Segment> SegmentsOf(const OpCall& call, double learning_rate, int64_t count) {
   const Attributes& attributes = call.attributes();
   const int64_t offset = call.At(attributes.element_offset);
-  const double decayed = 1.0 - double{attributes.adam.learning_rate} * attributes.adam.decay;
+  const double decayed = 1.0 - learning_rate * attributes.adam.decay;
   std::vector<Segment> segments;
   int64_t done = 0;
   const auto add = [&](int64_t end, float keep) {
@@ -141,9 +143,12 @@ std::vector<Segment> SegmentsOf(const OpCall& call, int64_t count) {
 }  // namespace
 
 Status LaunchAdamW(const OpCall& call) {
-  std::vector<Segment> segments = SegmentsOf(call, call.Count(0));
+  const AdamSettings& settings = call.attributes().adam;
+  const int64_t step = call.context().step;
+  const double learning_rate = LearningRateAt(settings, step);
+  std::vector<Segment> segments = SegmentsOf(call, learning_rate, call.Count(0));
   const int64_t blocks = static_cast<int64_t>(segments.size());
-  const StepConstants constants = ConstantsOf(call.attributes().adam, call.context().step + 1);
+  const StepConstants constants = ConstantsOf(settings, learning_rate, step + 1);
   return WithFormat(call.TypeOf(0), [&]<typename Gradient>(Gradient) -> Status {
     const auto gradient = call.Read<typename Gradient::Storage>(0);
     if (call.operand_count() == 4) {

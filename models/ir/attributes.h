@@ -86,6 +86,9 @@ struct AdamSpan {
   bool operator==(const AdamSpan&) const = default;
 };
 
+// How the learning rate falls once it has warmed up (models/ir/learning_rate.h).
+enum class RateSchedule : uint8_t { kConstant, kLinear, kCosine };
+
 // AdamW (decoupled decay): the defaults of DEFINITIONS 8. The step count t = step + 1 is handed in
 // at run time.
 struct AdamSettings {
@@ -94,6 +97,10 @@ struct AdamSettings {
   float beta2 = 0.999f;
   float epsilon = 1e-8f;
   float decay = 0.01f;
+  RateSchedule schedule = RateSchedule::kConstant;
+  int64_t warmup_steps = 0;
+  int64_t decay_steps = 0;  // the first step at the least rate; 0 with kConstant
+  float least_learning_rate = 0.0f;
   bool operator==(const AdamSettings&) const = default;
 };
 

@@ -63,6 +63,11 @@ void AddAttributes(const Attributes& attributes, CanonicalText& text) {
   }
   const AdamSettings& adam = attributes.adam;
   text.Add(adam.learning_rate).Add(adam.beta1).Add(adam.beta2).Add(adam.epsilon).Add(adam.decay);
+  // Only where there is one: hashes of graphs that were written before schedules stay theirs.
+  if (adam.schedule != RateSchedule::kConstant || adam.warmup_steps != 0) {
+    text.Add(std::string_view("schedule")).Add(adam.schedule).Add(adam.warmup_steps);
+    text.Add(adam.decay_steps).Add(adam.least_learning_rate);
+  }
   text.Add(attributes.spans.size());
   for (const AdamSpan& span : attributes.spans) text.Add(span.begin).Add(span.end).Add(span.decay);
   text.Add(attributes.element_offset);

@@ -3,6 +3,8 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 
+#include <array>
+#include <charconv>
 #include <limits>
 #include <vector>
 
@@ -10,7 +12,6 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "base/units.h"
 
 namespace tideline {
 namespace {
@@ -22,12 +23,14 @@ using google::protobuf::Reflection;
 
 constexpr int kMaxDepth = 32;
 
-// The double whose shortest text is that of the float.
+// The double whose shortest text is that of the float: 1e-5f is written as 1e-05, not as the
+// 9.999999747378752e-06 that it holds.
 double Widen(float value) {
-  const StatusOr<double> widened =
-      ParseReal(ShortestReal(value), std::numeric_limits<double>::lowest(),
-                std::numeric_limits<double>::max());
-  return widened.ok() ? *widened : value;
+  std::array<char, 32> text{};
+  const auto written = std::to_chars(text.begin(), text.end(), value);
+  double widened = value;
+  std::from_chars(text.begin(), written.ptr, widened);
+  return widened;
 }
 
 // `index` < 0: the field is not repeated.

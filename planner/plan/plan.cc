@@ -51,6 +51,10 @@ constexpr std::pair<std::string_view, CollectiveAlgorithm> kAlgorithms[] = {
     {"ring", CollectiveAlgorithm::kRing},
     {"tree", CollectiveAlgorithm::kTree},
     {"halving_doubling", CollectiveAlgorithm::kHalvingDoubling}};
+constexpr std::pair<std::string_view, RateSchedule> kRateSchedules[] = {
+    {"constant", RateSchedule::kConstant},
+    {"linear", RateSchedule::kLinear},
+    {"cosine", RateSchedule::kCosine}};
 constexpr std::pair<std::string_view, ReductionOrder> kOrders[] = {
     {"rank", ReductionOrder::kRank},
     {"ring", ReductionOrder::kRing},
@@ -103,6 +107,7 @@ Status ReadWord(const std::pair<std::string_view, Value> (&words)[size], const s
   F(nics) F(nic_bandwidth) F(nic_latency_s) F(host_memory_bytes) F(host_cores)              \
   F(dram_bandwidth)
 #define TL_OPTIMIZER_FIELDS(F) F(learning_rate) F(beta1) F(beta2) F(epsilon) F(decay)
+#define TL_SCHEDULE_FIELDS(F) F(warmup_steps) F(decay_steps) F(least_learning_rate)
 // clang-format on
 #define TL_TO_FILE(name) to->set_##name(from.name);
 #define TL_FROM_FILE(name) to->name = from.name();
@@ -178,6 +183,20 @@ Status FromFile(const plan_file::Cluster& file, const std::string& where, Cluste
   return absl::OkStatus();
 }
 
+void ToFile(const AdamSettings& from, plan_file::Optimizer* to) {
+  TL_OPTIMIZER_FIELDS(TL_TO_FILE)
+  to->set_schedule(std::string(Word(kRateSchedules, from.schedule)));
+  TL_SCHEDULE_FIELDS(TL_TO_FILE)
+}
+
+Status FromFile(const plan_file::Optimizer& from, const std::string& where, AdamSettings* to) {
+  TL_OPTIMIZER_FIELDS(TL_FROM_OPTIONAL)
+  TL_RETURN_IF_ERROR(
+      ReadWord(kRateSchedules, from.schedule(), where, "optimizer.schedule", true, &to->schedule));
+  TL_SCHEDULE_FIELDS(TL_FROM_FILE)
+  return absl::OkStatus();
+}
+
 void ToFile(const Plan& plan, plan_file::Plan* file) {
   file->set_schema_version(kSchemaVersion);
   file->set_graph_hash(plan.graph_hash);
@@ -187,8 +206,7 @@ void ToFile(const Plan& plan, plan_file::Plan* file) {
   file->set_global_batch(plan.global_batch);
   file->set_dtype(std::string(Word(kDTypes, plan.dtype)));
   file->set_grad_dtype(std::string(Word(kDTypes, plan.grad_dtype)));
-  [](const AdamSettings& from, plan_file::Optimizer* to) { TL_OPTIMIZER_FIELDS(TL_TO_FILE) }(
-      plan.optimizer, file->mutable_optimizer());
+  ToFile(plan.optimizer, file->mutable_optimizer());
   plan_file::Mesh* mesh = file->mutable_mesh();
   mesh->set_dp(plan.dp);
   mesh->set_pp(plan.pp);
@@ -231,16 +249,11 @@ Status ReadMesh(const plan_file::Mesh& mesh, const std::string& where, Plan* pla
 }
 
 // Fields whose absence means something else than zero.
-void FillDefaults(const plan_file::Plan& file, Plan* plan) {
+void FillDefaults(Plan* plan) {
   if (plan->chunks == 0) plan->chunks = 1;
   if (plan->bucket_bytes == 0) plan->bucket_bytes = kDefaultBucketBytes;
   if (plan->padded_vocab == 0 && plan->tp > 0 && plan->model.vocab <= INT32_MAX) {
     plan->padded_vocab = PaddedVocab(plan->model.vocab, plan->tp);
-  }
-  if (file.has_optimizer()) {
-    [](const plan_file::Optimizer& from, AdamSettings* to) {
-      TL_OPTIMIZER_FIELDS(TL_FROM_OPTIONAL)
-    }(file.optimizer(), &plan->optimizer);
   }
 }
 
@@ -275,7 +288,8 @@ StatusOr<Plan> FromFile(const plan_file::Plan& file, const std::string& where) {
                               "collectives.algorithm", true, &plan.collective_algorithm));
   TL_RETURN_IF_ERROR(ReadWord(kOrders, file.collectives().order(), where, "collectives.order", true,
                               &plan.reduction_order));
-  FillDefaults(file, &plan);
+  TL_RETURN_IF_ERROR(FromFile(file.optimizer(), where, &plan.optimizer));
+  FillDefaults(&plan);
   for (const plan_file::Chunk& chunk : file.stages()) {
     plan.stages.push_back({chunk.stage(), chunk.first_block(), chunk.blocks()});
   }
@@ -311,6 +325,7 @@ class FirstError : public google::protobuf::io::ErrorCollector {
 }  // namespace
 
 std::string_view Name(Schedule schedule) { return Word(kSchedules, schedule); }
+std::string_view Name(RateSchedule schedule) { return Word(kRateSchedules, schedule); }
 std::string_view Name(Recompute recompute) { return Word(kRecomputes, recompute); }
 
 int64_t PaddedVocab(int64_t vocab, int32_t tp) { return (vocab + tp - 1) / tp * tp; }

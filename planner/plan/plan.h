@@ -26,8 +26,9 @@ enum class Schedule : uint8_t { kGPipe, k1F1B, kInterleaved };
 enum class Recompute : uint8_t { kNone, kSelective, kFull };
 enum class GradientReduction : uint8_t { kOnce, kEachMicroBatch };
 
-std::string_view Name(Schedule schedule);    // "gpipe", "1f1b", "interleaved"
-std::string_view Name(Recompute recompute);  // "none", "selective", "full"
+std::string_view Name(Schedule schedule);      // "gpipe", "1f1b", "interleaved"
+std::string_view Name(Recompute recompute);    // "none", "selective", "full"
+std::string_view Name(RateSchedule schedule);  // "constant", "linear", "cosine"
 
 // A contiguous run of blocks on one stage.
 struct StageChunk {
@@ -45,6 +46,9 @@ inline constexpr int64_t kMostGlobalBatch = int64_t{1} << 20;
 inline constexpr int64_t kMostMicroBatches = 16384;  // of a replica
 inline constexpr int64_t kMostBlockPasses = int64_t{1}
                                             << 19;  // micro-batches of a replica * blocks
+
+// Of a training run, and so of its learning rate's schedule.
+inline constexpr int64_t kMostSteps = 1'000'000'000;
 
 struct Plan {
   std::string graph_hash;

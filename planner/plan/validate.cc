@@ -40,14 +40,37 @@ Status CheckWorkload(const Plan& plan) {
                    std::string(Name(plan.dtype)), "; write fp32 or ",
                    std::string(Name(plan.dtype)));
   }
-  const AdamSettings& adam = plan.optimizer;
-  TL_RETURN_IF_ERROR(CheckReal("optimizer.learning_rate", adam.learning_rate, 0, true));
-  TL_RETURN_IF_ERROR(CheckReal("optimizer.beta1", adam.beta1, 0, true));
-  TL_RETURN_IF_ERROR(CheckReal("optimizer.beta2", adam.beta2, 0, true));
-  if (adam.beta1 >= 1) return Invalid("optimizer.beta1", "must be below 1");
-  if (adam.beta2 >= 1) return Invalid("optimizer.beta2", "must be below 1");
-  TL_RETURN_IF_ERROR(CheckReal("optimizer.epsilon", adam.epsilon, 0, false));
-  return CheckReal("optimizer.decay", adam.decay, 0, true);
+  return ValidateOptimizer(plan.optimizer);
+}
+
+Status CheckSchedule(const AdamSettings& adam) {
+  TL_RETURN_IF_ERROR(CheckRange("optimizer.warmup_steps", adam.warmup_steps, 0, kMostSteps));
+  const char* decay = "optimizer.decay_steps";
+  const char* least = "optimizer.least_learning_rate";
+  if (adam.schedule == RateSchedule::kConstant) {
+    constexpr const char* kWhy =
+        " with schedule constant, which has no decay; write 0, or schedule ";
+    if (adam.decay_steps != 0) {
+      return Invalid(decay, "is ", adam.decay_steps, kWhy, "linear or cosine");
+    }
+    if (adam.least_learning_rate != 0) {
+      return Invalid(least, "is ", adam.least_learning_rate, kWhy, "linear or cosine");
+    }
+    return absl::OkStatus();
+  }
+  if (adam.decay_steps <= adam.warmup_steps || adam.decay_steps > kMostSteps) {
+    return Invalid(decay, "is ", adam.decay_steps, " with schedule ",
+                   std::string(Name(adam.schedule)),
+                   "; it counts from step 0, so it must be above ",
+                   "warmup_steps = ", adam.warmup_steps, " and at most ", kMostSteps);
+  }
+  TL_RETURN_IF_ERROR(CheckReal(least, adam.least_learning_rate, 0, true));
+  if (adam.least_learning_rate > adam.learning_rate) {
+    return Invalid(least, "is ", adam.least_learning_rate,
+                   "; it must be at most learning_rate = ", adam.learning_rate,
+                   ", from which the rate falls");
+  }
+  return absl::OkStatus();
 }
 
 Status CheckMesh(const Plan& plan) {
@@ -152,6 +175,17 @@ Status CheckBatches(const Plan& plan) {
 }
 
 }  // namespace
+
+Status ValidateOptimizer(const AdamSettings& adam) {
+  TL_RETURN_IF_ERROR(CheckReal("optimizer.learning_rate", adam.learning_rate, 0, true));
+  TL_RETURN_IF_ERROR(CheckReal("optimizer.beta1", adam.beta1, 0, true));
+  TL_RETURN_IF_ERROR(CheckReal("optimizer.beta2", adam.beta2, 0, true));
+  if (adam.beta1 >= 1) return Invalid("optimizer.beta1", "must be below 1");
+  if (adam.beta2 >= 1) return Invalid("optimizer.beta2", "must be below 1");
+  TL_RETURN_IF_ERROR(CheckReal("optimizer.epsilon", adam.epsilon, 0, false));
+  TL_RETURN_IF_ERROR(CheckReal("optimizer.decay", adam.decay, 0, true));
+  return CheckSchedule(adam);
+}
 
 Status Validate(const Plan& plan) {
   if (plan.model.name.empty()) return Invalid("model.name", "is empty");

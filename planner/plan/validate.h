@@ -12,6 +12,9 @@ namespace tideline {
 // Memory is not checked here (it needs the Program), nor is the graph hash (planner/lowering).
 Status Validate(const Plan& plan);
 
+// The part of Validate that is about the optimizer.
+Status ValidateOptimizer(const AdamSettings& adam);
+
 }  // namespace tideline
 
 #endif  // TIDELINE_PLANNER_PLAN_VALIDATE_H_

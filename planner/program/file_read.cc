@@ -126,8 +126,15 @@ Attributes Reader::ReadAttributes(const file::Attributes& in) {
                {{"extent", entry.extent_size()}, {"first", entry.first_size()}});
     box.valid_rows = entry.valid_rows();
   });
-  attributes.adam = {in.adam().learning_rate(), in.adam().beta1(), in.adam().beta2(),
-                     in.adam().epsilon(), in.adam().decay()};
+  attributes.adam = {in.adam().learning_rate(),
+                     in.adam().beta1(),
+                     in.adam().beta2(),
+                     in.adam().epsilon(),
+                     in.adam().decay(),
+                     ReadEnum(in.adam().schedule(), RateSchedule::kCosine, "adam.schedule"),
+                     in.adam().warmup_steps(),
+                     in.adam().decay_steps(),
+                     in.adam().least_learning_rate()};
   for (const file::AdamSpan& span : in.spans()) {
     attributes.spans.push_back({span.begin(), span.end(), span.decay()});
   }

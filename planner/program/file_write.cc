@@ -49,6 +49,10 @@ void Write(const Attributes& attributes, file::Attributes* out) {
   adam->set_beta2(attributes.adam.beta2);
   adam->set_epsilon(attributes.adam.epsilon);
   adam->set_decay(attributes.adam.decay);
+  adam->set_schedule(static_cast<file::AdamSettings::Schedule>(attributes.adam.schedule));
+  adam->set_warmup_steps(attributes.adam.warmup_steps);
+  adam->set_decay_steps(attributes.adam.decay_steps);
+  adam->set_least_learning_rate(attributes.adam.least_learning_rate);
   for (const AdamSpan& span : attributes.spans) {
     file::AdamSpan* entry = out->add_spans();
     entry->set_begin(span.begin);

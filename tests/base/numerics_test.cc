@@ -149,5 +149,15 @@ TEST(Numerics, BitsOfTenThousandValuesAreFixed) {
   EXPECT_EQ(hash, 14736889680905515550u);
 }
 
+// Before the rounding to fp32: 1e-11, over several turns and at the quarter turns themselves.
+TEST(Numerics, Cos64KeepsElevenDigits) {
+  for (int i = -4000; i <= 4000; ++i) {
+    const double x = i * 0.0078125;
+    EXPECT_NEAR(Cos64(x), std::cos(x), 1e-11) << x;
+  }
+  EXPECT_EQ(Cos64(0.0), 1.0);
+  EXPECT_TRUE(std::isnan(Cos64(std::numeric_limits<double>::infinity())));
+}
+
 }  // namespace
 }  // namespace tideline

@@ -131,6 +131,54 @@ TEST_P(NumbersTest, AgreesWithTheReference) {
   ExpectEqualBits(bits.after_three, three.parameters, "after three steps");
 }
 
+// A warm-up and each decay to its end and beyond, with a resume in between: losses and parameters
+// have the bits of the reference, which works its rates out by itself, and the rates do show.
+TEST(ScheduleTest, TrainsAsTheReferenceDoes) {
+  const std::string folder = testing::TempDir() + "/equivalence_schedule";
+  std::vector<std::vector<double>> all_losses;
+  for (const RateSchedule schedule :
+       {RateSchedule::kConstant, RateSchedule::kLinear, RateSchedule::kCosine}) {
+    std::filesystem::remove_all(folder);
+    Plan plan = PlanCases("gpt_dp2_zero1").front().plan;
+    plan.optimizer.schedule = schedule;
+    plan.optimizer.warmup_steps = 2;
+    if (schedule != RateSchedule::kConstant) {
+      plan.optimizer.decay_steps = 6;
+      plan.optimizer.least_learning_rate = 1e-4f;
+    }
+    constexpr int64_t kSteps = 8;
+    ASSERT_TRUE(ExecutePlan(plan, {.steps = 4, .checkpoint_folder = folder}).ok());
+    const auto executed =
+        ExecutePlan(plan, {.steps = kSteps, .checkpoint_folder = folder, .resume = true});
+    ASSERT_TRUE(executed.ok()) << executed.status();
+    const auto state = ReadTrainingState(plan, executed->program, folder);
+    ASSERT_TRUE(state.ok()) << state.status();
+    reference::ReferenceTrainer<float> trainer(plan.model, {.sequence = plan.seq,
+                                                            .global_batch = plan.global_batch,
+                                                            .replicas = plan.dp,
+                                                            .micro_batch = plan.micro_batch,
+                                                            .adam = plan.optimizer});
+    for (int step = 0; step < kSteps; ++step) {
+      const double loss =
+          trainer.Step(reference::ReferenceBatch(BuiltinText(), plan.seq, plan.global_batch, step));
+      EXPECT_NEAR(state->losses[step], loss, 1e-5) << "step " << step;
+    }
+    std::map<std::string, std::vector<float>> expected;
+    for (const ParameterInfo& parameter : trainer.Parameters()) {
+      expected[parameter.name] = trainer.Parameter(parameter.name);
+    }
+    ExpectEqualBits(expected, state->parameters, "after eight steps");
+    all_losses.push_back(state->losses);
+  }
+  std::filesystem::remove_all(folder);
+  // Step 3 is the first whose rate is not that of all three, so losses part at step 4.
+  for (int other = 1; other < 3; ++other) {
+    EXPECT_EQ(all_losses[0][3], all_losses[other][3]);
+    EXPECT_NE(all_losses[0][4], all_losses[other][4]);
+  }
+  EXPECT_NE(all_losses[1][5], all_losses[2][5]);
+}
+
 INSTANTIATE_TEST_SUITE_P(Plans, NumbersTest, testing::ValuesIn(PlanCases()),
                          [](const auto& info) { return info.param.name; });
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numbers>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -114,13 +115,26 @@ class ParameterStore {
     }
   }
 
+  // The rate of a step (from 0): up in equal parts over the warm-up, then down from the full rate
+  // to the least one, in a straight line or along half a cosine wave.
+  static double Rate(const AdamSettings& adam, int step) {
+    const double full = adam.learning_rate;
+    if (step < adam.warmup_steps) return full / adam.warmup_steps * (step + 1);
+    if (adam.schedule == RateSchedule::kConstant) return full;
+    const double least = adam.least_learning_rate;
+    const double length = static_cast<double>(adam.decay_steps - adam.warmup_steps);
+    const double gone = std::min(1.0, (step - adam.warmup_steps) / length);
+    if (adam.schedule == RateSchedule::kLinear) return full + (least - full) * gone;
+    return (full + least) / 2 + (full - least) / 2 * std::cos(std::numbers::pi * gone);
+  }
+
   // m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; with t = step + 1:
   // w = (1 - lr decay) w - lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + epsilon).
   void Update(const AdamSettings& adam) {
+    const double rate = Rate(adam, steps_);
     ++steps_;
     const Real beta1 = adam.beta1;
     const Real beta2 = adam.beta2;
-    const double rate = adam.learning_rate;
     const auto step_size = Real(rate / (1.0 - std::pow(static_cast<double>(beta1), steps_)));
     const auto root_scale =
         Real(1.0 / std::sqrt(1.0 - std::pow(static_cast<double>(beta2), steps_)));

@@ -69,6 +69,27 @@ TEST(AdamW, FirstStepByHand) {
   EXPECT_EQ(run.Floats(1)[2], 2.0f);  // no gradient, outside every span
 }
 
+// The step's rate is in the update and in the decay. Of a warm-up over 4 steps to 0.5, step 1 has
+// rate 0.25; with momentum and variance of a constant gradient g = -4 (m = g (1 - 0.9^t), v = g^2
+// (1 - 0.999^t)) the update is rate * sign(g): 2 * (1 - 0.25 * 0.25) + 0.25 = 2.125.
+TEST(AdamW, FollowsTheScheduleByHand) {
+  Attributes attributes;
+  attributes.adam.learning_rate = 0.5f;
+  attributes.adam.decay = 0.25f;
+  attributes.adam.warmup_steps = 4;
+  attributes.spans = {{.begin = 0, .end = 1, .decay = true}};
+  std::vector<float> momentum{-4 * 0.1f}, variance{16 * 0.001f};  // after step 0
+  OpRun run(Op::kAdamW, attributes);
+  run.Input({1}, {-4}).InOut({1}, {2}).InOut({1}, momentum).InOut({1}, variance).Step(1).Run();
+  EXPECT_NEAR(run.Floats(1)[0], 2.125, 1e-5);
+  // A schedule that has ended at 0 changes nothing any more.
+  attributes.adam.schedule = RateSchedule::kCosine;
+  attributes.adam.decay_steps = 9;
+  OpRun ended(Op::kAdamW, attributes);
+  ended.Input({1}, {-4}).InOut({1}, {2}).InOut({1}, momentum).InOut({1}, variance).Step(9).Run();
+  EXPECT_EQ(ended.Floats(1)[0], 2.0f);
+}
+
 // Three shards of a bucket, cut across its spans, give the bits of the whole bucket.
 TEST(AdamW, ShardsHaveTheBitsOfTheBucket) {
   constexpr int64_t kCount = 99, kShard = 33;

@@ -76,6 +76,8 @@ TEST(GraphTest, HashIsOfTheGraphAtBatchOneAndOfEveryField) {
       [](Graph& graph) { graph.nodes[0].attributes.epsilon = 1e-5f; },
       [](Graph& graph) { graph.nodes[1].attributes.equation = "ab->a"; },
       [](Graph& graph) { graph.nodes[1].attributes.rotary.theta = 5e5; },
+      [](Graph& graph) { graph.nodes[1].attributes.adam.warmup_steps = 1; },
+      [](Graph& graph) { graph.nodes[1].attributes.adam.schedule = RateSchedule::kLinear; },
       [](Graph& graph) { graph.nodes[1].layer = 0; },
       [](Graph& graph) { graph.nodes[1].attributes.causal = true; },
   };

@@ -29,6 +29,10 @@ Plan UnusualPlan() {
   Plan plan = Interleaved(TestPlan(TinyLlama(), {.dp = 2, .pp = 2, .tp = 2}), 2);
   plan.optimizer.learning_rate = 3e-4f;
   plan.optimizer.beta2 = 0.95f;
+  plan.optimizer.schedule = RateSchedule::kCosine;
+  plan.optimizer.warmup_steps = 100;
+  plan.optimizer.decay_steps = 1000;
+  plan.optimizer.least_learning_rate = 1e-5f;
   plan.dtype = DType::kBF16;
   plan.sequence_parallel = true;
   plan.padded_vocab = 128;
@@ -63,7 +67,9 @@ TEST(PlanTest, BothFormsRoundTrip) {
 
 TEST(PlanTest, JsonIsForPeople) {
   const std::string json = PlanToJson(UnusualPlan());
-  EXPECT_NE(json.find("\"learning_rate\": 0.0003"), std::string::npos);
+  EXPECT_NE(json.find("\"learning_rate\": 3e-04,"), std::string::npos);
+  EXPECT_NE(json.find("\"least_learning_rate\": 1e-05\n"), std::string::npos) << json;
+  EXPECT_NE(json.find("\"schedule\": \"cosine\""), std::string::npos);
   EXPECT_NE(json.find("\"bytes\": 9007199254740993"), std::string::npos);
   EXPECT_NE(json.find("\"schedule\": \"interleaved\""), std::string::npos);
   EXPECT_NE(json.find("\"order\": [\"pp\", \"dp\", \"tp\"]"), std::string::npos);
@@ -96,6 +102,8 @@ TEST(PlanTest, WrongFieldsAreNamed) {
   EXPECT_NE(ErrorOf(Replaced(json, "\"zero\": 0", "\"zero\": 3000000000")).find("zero"),
             std::string::npos);
   EXPECT_NE(ErrorOf(Replaced(json, "\"1f1b\"", "\"1f2b\"")).find("1f1b"), std::string::npos);
+  EXPECT_NE(ErrorOf(Replaced(json, "\"constant\"", "\"cosin\"")).find("optimizer.schedule"),
+            std::string::npos);
   EXPECT_NE(ErrorOf(Replaced(json, "\"schema_version\": 1", "\"schema_version\": 2"))
                 .find("schema_version"),
             std::string::npos);
@@ -140,6 +148,22 @@ TEST(ValidateTest, MirrorsTheComments) {
       {[](Plan& plan) { plan.bucket_bytes = 0; }, "buckets.bytes"},
       {[](Plan& plan) { plan.grad_dtype = DType::kBF16; }, "grad_dtype"},
       {[](Plan& plan) { plan.optimizer.beta1 = 1; }, "optimizer.beta1"},
+      {[](Plan& plan) { plan.optimizer.warmup_steps = -1; }, "optimizer.warmup_steps"},
+      {[](Plan& plan) { plan.optimizer.decay_steps = 10; }, "linear or cosine"},
+      {[](Plan& plan) { plan.optimizer.least_learning_rate = 1e-5f; }, "linear or cosine"},
+      {[](Plan& plan) { plan.optimizer.schedule = RateSchedule::kLinear; },
+       "optimizer.decay_steps"},
+      {[](Plan& plan) {
+         plan.optimizer.schedule = RateSchedule::kCosine;
+         plan.optimizer.warmup_steps = plan.optimizer.decay_steps = 10;
+       },
+       "above warmup_steps = 10"},
+      {[](Plan& plan) {
+         plan.optimizer.schedule = RateSchedule::kCosine;
+         plan.optimizer.decay_steps = 10;
+         plan.optimizer.least_learning_rate = 0.5f;
+       },
+       "at most learning_rate = 0.001"},
       {[](Plan& plan) { plan.mesh_order[0] = Axis::kTensor; }, "mesh.order"},
       {[](Plan& plan) { plan.model.kv_heads = 3; }, "kv_heads"},
       {[](Plan& plan) { plan.cluster.device.memory_bytes = 0; }, "memory"},

@@ -45,7 +45,7 @@ Program FullProgram() {
   attributes.rotary = {5e5, 8, 1, 4, 8192};
   attributes.init_stddev = 0.02f;
   attributes.init = {{"wte", {512, 64}, {256, 64}, {{0, {0, 0, 256}}, {}}, 500}};
-  attributes.adam = {1e-4f, 0.8f, 0.99f, 1e-6f, 0.1f};
+  attributes.adam = {1e-4f, 0.8f, 0.99f, 1e-6f, 0.1f, RateSchedule::kCosine, 3, 17, 1e-5f};
   attributes.spans = {{0, 10, true}, {10, 99, false}};
   attributes.element_offset = {0, {33, 0, 0}};
   kernel.operands = {{{3, 5}, DType::kBF16, Access::kRead}, {{}, DType::kI32, Access::kReadWrite}};
