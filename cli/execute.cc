@@ -1,6 +1,7 @@
 #include "cli/execute.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "cli/loss_log.h"
 #include "cli/run_files.h"
 #include "exec/data/data_name.h"
 #include "exec/launch/worker_client.h"
@@ -134,6 +136,17 @@ StatusOr<WorkerRequest> MakeRequest(const CommandContext& context, const Plan& p
     request.save_weights = HuggingFaceWeights(plan.model);
   }
   return request;
+}
+
+// The log that --losses asks for; none without it.
+StatusOr<std::unique_ptr<LossLog>> OpenLossLog(const OptionValues& options, const Plan& plan) {
+  if (!options.Has("losses")) return std::unique_ptr<LossLog>();
+  if (options.Text("losses") == "-") {
+    return UsageError("--losses -: stdout is for the result; give a file");
+  }
+  auto log = std::make_unique<LossLog>(options.Text("losses"), plan.optimizer);
+  if (options.Flag("resume")) TL_RETURN_IF_ERROR(log->CheckContinues());
+  return log;
 }
 
 // A resume whose checkpoint is at --steps already.
@@ -274,6 +287,11 @@ std::vector<OptionRecord> Options() {
        .value_name = "FILE",
        .sentence = "Writes the trained weights to a .safetensors file (F32).",
        .path_use = PathUse::kWritesFile},
+      {.name = "losses",
+       .value_name = "FILE",
+       .sentence = "Writes step,loss,learning_rate,seconds to a CSV file, a line as each step "
+                   "ends; with --resume the file is continued.",
+       .path_use = PathUse::kWritesFile},
       {.name = "check",
        .kind = OptionKind::kChoice,
        .value_name = "LEVEL",
@@ -319,7 +337,7 @@ class ExecuteCommand : public Command {
                      "tideline execute plan.json --checkpoint run1 --checkpoint-every 5",
                      "tideline execute plan.json --checkpoint run1 --resume --steps 20 --json",
                      "tideline execute plan.json --allocator eager --schedule serial --steps 2",
-                     "tideline execute plan.json --data book.txt",
+                     "tideline execute plan.json --data book.txt --losses losses.csv",
                      "tideline execute plan.json --save-weights tuned.safetensors",
                      "tideline execute plan.json --weights tuned.safetensors"},
         .arguments = {{.name = "PLAN",
@@ -342,12 +360,18 @@ class ExecuteCommand : public Command {
     program.seed = static_cast<uint64_t>(options.Integer("seed"));
     TL_ASSIGN_OR_RETURN(WorkerRequest request, MakeRequest(*context, plan, program));
     request.record = outputs.any();
+    TL_ASSIGN_OR_RETURN(const std::unique_ptr<LossLog> losses, OpenLossLog(options, plan));
     TL_ASSIGN_OR_RETURN(const std::string worker, FindWorker("tideline-worker-emulated"));
     const std::unique_ptr<RunObserver> watcher = MakeStepWatcher(request.steps, context);
+    LossLogger logger(losses.get(), watcher.get());
     RunRecorder recorder;
     const WorkerHooks hooks{.sink = request.record ? &recorder : nullptr,
-                            .observer = watcher.get()};
+                            .observer = losses != nullptr ? &logger : watcher.get()};
     TL_ASSIGN_OR_RETURN(const RunReport run, RunWorker(worker, request, program, hooks));
+    if (losses != nullptr) {
+      TL_RETURN_IF_ERROR(logger.Finish(run));
+      context->NoteWritten(losses->path());
+    }
     if (!request.save_weights_path.empty() && run.finding.empty()) {
       context->NoteWritten(request.save_weights_path);
     }
