@@ -14,6 +14,7 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "cli/dry_run.h"
 #include "cli/loss_log.h"
 #include "cli/run_files.h"
 #include "exec/data/data_name.h"
@@ -123,6 +124,7 @@ StatusOr<WorkerRequest> MakeRequest(const CommandContext& context, const Plan& p
   if (request.resume && request.checkpoint_folder.empty()) {
     return UsageError("--resume needs --checkpoint DIR, the folder to resume from");
   }
+  request.dry_run = options.Flag("dry-run");
   request.eager = options.Text("allocator") == "eager";
   request.check = ReadCheck(options.Text("check"));
   TL_RETURN_IF_ERROR(ReadSchedule(options.Text("schedule"), &request));
@@ -292,6 +294,10 @@ std::vector<OptionRecord> Options() {
        .sentence = "Writes step,loss,learning_rate,seconds to a CSV file, a line as each step "
                    "ends; with --resume the file is continued.",
        .path_use = PathUse::kWritesFile},
+      {.name = "dry-run",
+       .kind = OptionKind::kFlag,
+       .sentence = "Checks everything that a run checks before its first step and prints what each "
+                   "rank would do, its memory and the predicted step; runs and writes nothing."},
       {.name = "check",
        .kind = OptionKind::kChoice,
        .value_name = "LEVEL",
@@ -336,6 +342,7 @@ class ExecuteCommand : public Command {
         .examples = {"tideline execute plan.json --steps 20 -o run.tlr --tide tide.svg",
                      "tideline execute plan.json --checkpoint run1 --checkpoint-every 5",
                      "tideline execute plan.json --checkpoint run1 --resume --steps 20 --json",
+                     "tideline execute plan.json --steps 1000 --dry-run",
                      "tideline execute plan.json --allocator eager --schedule serial --steps 2",
                      "tideline execute plan.json --data book.txt --losses losses.csv",
                      "tideline execute plan.json --save-weights tuned.safetensors",
@@ -359,7 +366,7 @@ class ExecuteCommand : public Command {
     TL_ASSIGN_OR_RETURN(Program program, LowerPlanOf(context->arguments[0], plan));
     program.seed = static_cast<uint64_t>(options.Integer("seed"));
     TL_ASSIGN_OR_RETURN(WorkerRequest request, MakeRequest(*context, plan, program));
-    request.record = outputs.any();
+    request.record = outputs.any() && !request.dry_run;
     TL_ASSIGN_OR_RETURN(const std::unique_ptr<LossLog> losses, OpenLossLog(options, plan));
     TL_ASSIGN_OR_RETURN(const std::string worker, FindWorker("tideline-worker-emulated"));
     const std::unique_ptr<RunObserver> watcher = MakeStepWatcher(request.steps, context);
@@ -368,6 +375,11 @@ class ExecuteCommand : public Command {
     const WorkerHooks hooks{.sink = request.record ? &recorder : nullptr,
                             .observer = losses != nullptr ? &logger : watcher.get()};
     TL_ASSIGN_OR_RETURN(const RunReport run, RunWorker(worker, request, program, hooks));
+    if (request.dry_run) {
+      TL_ASSIGN_OR_RETURN(context->result,
+                          DryRunResult(plan, program, run, request.steps, context->json));
+      return absl::OkStatus();
+    }
     if (losses != nullptr) {
       TL_RETURN_IF_ERROR(logger.Finish(run));
       context->NoteWritten(losses->path());

@@ -65,6 +65,15 @@ Status OpenWeights(const Program& program, const ExecuteOptions& options, Start&
   return absl::OkStatus();
 }
 
+// None: a dry run, and the folder is not there yet.
+StatusOr<std::optional<CheckpointFolder>> OpenFolder(const ExecuteOptions& options) {
+  const double wait_s = options.resume ? kLockWaitSeconds : 0;
+  const std::string& path = options.checkpoint_folder;
+  if (options.dry_run) return CheckpointFolder::OpenExisting(path, wait_s);
+  TL_ASSIGN_OR_RETURN(CheckpointFolder folder, CheckpointFolder::Open(path, wait_s));
+  return std::optional<CheckpointFolder>(std::move(folder));
+}
+
 StatusOr<Start> FindStart(const CheckpointHeader& expected, const ExecuteOptions& options) {
   Start start;
   if (options.checkpoint_folder.empty()) {
@@ -77,9 +86,9 @@ StatusOr<Start> FindStart(const CheckpointHeader& expected, const ExecuteOptions
     return UsageError(absl::StrCat("--checkpoint-every ", options.checkpoint_every,
                                    " is not a number of steps; give 1 or more"));
   }
-  TL_ASSIGN_OR_RETURN(start.folder, CheckpointFolder::Open(options.checkpoint_folder,
-                                                           options.resume ? kLockWaitSeconds : 0));
+  TL_ASSIGN_OR_RETURN(start.folder, OpenFolder(options));
   if (!options.resume) {
+    if (!start.folder) return start;
     TL_ASSIGN_OR_RETURN(const bool any, start.folder->HasAny());
     if (any) {
       return UsageError(absl::StrCat("--checkpoint ", options.checkpoint_folder,
@@ -88,7 +97,9 @@ StatusOr<Start> FindStart(const CheckpointHeader& expected, const ExecuteOptions
     }
     return start;
   }
-  TL_ASSIGN_OR_RETURN(start.found, start.folder->FindNewest(&start.notes));
+  if (start.folder) {
+    TL_ASSIGN_OR_RETURN(start.found, start.folder->FindNewest(&start.notes));
+  }
   if (start.found) {
     TL_RETURN_IF_ERROR(CheckSameRun(start.found->header, expected));
     start.notes.push_back(absl::StrCat("resuming after step ", start.found->header.step));
@@ -303,6 +314,18 @@ class Run {
   std::vector<Status> statuses_;
 };
 
+// What a run would begin with.
+RunReport DryReport(const Start& start, const ExecuteHooks& hooks) {
+  if (hooks.observer != nullptr) {
+    for (const std::string& note : start.notes) hooks.observer->OnNote(note);
+  }
+  RunReport report;
+  if (!start.found) return report;
+  report.resumed_from_step = start.found->header.step;
+  report.losses = start.found->header.losses;
+  return report;
+}
+
 }  // namespace
 
 StatusOr<RunReport> Execute(const Program& program, Machine& machine, const TokenSource& tokens,
@@ -316,6 +339,7 @@ StatusOr<RunReport> Execute(const Program& program, Machine& machine, const Toke
   TL_ASSIGN_OR_RETURN(std::vector<uint32_t> bodies, BodySequence(program, options.steps));
   TL_ASSIGN_OR_RETURN(Start start, FindStart(HeaderOf(program, tokens, options), options));
   TL_RETURN_IF_ERROR(OpenWeights(program, options, start));
+  if (options.dry_run) return DryReport(start, hooks);
   Run run(program, machine, tokens, options, hooks, std::move(start), std::move(bodies));
   return run.Go();
 }

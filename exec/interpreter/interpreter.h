@@ -31,6 +31,7 @@ struct ExecuteOptions {
   std::string checkpoint_folder = {};  // empty: no checkpoints
   int64_t checkpoint_every = 10;       // steps
   bool resume = false;
+  bool dry_run = false;  // checks everything that a run checks before its first step, and ends
   std::string plan_hash = {};
   std::string weights_path = {};       // empty: random initial values
   WeightMap weights = {};              // of that file

@@ -146,20 +146,40 @@ StatusOr<CheckpointFolder> CheckpointFolder::Open(const std::string& path, doubl
   if (folder.lock_ < 0) {
     return RunError(absl::StrCat("'", lock, "' cannot be opened: ", Reason()));
   }
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(wait_s);
-  while (flock(folder.lock_, LOCK_EX | LOCK_NB) != 0) {
-    if (std::chrono::steady_clock::now() >= deadline) {
-      return RunError(absl::StrCat("checkpoint folder '", path,
-                                   "' is in use by another run; wait for it to end, or name "
-                                   "another folder"));
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
+  TL_RETURN_IF_ERROR(folder.Lock(wait_s));
   TL_ASSIGN_OR_RETURN(const std::vector<std::string> names, Entries(path));
   for (const std::string& name : names) {
     if (IsHalfWritten(name)) unlink(absl::StrCat(path, "/", name).c_str());
   }
   return folder;
+}
+
+StatusOr<std::optional<CheckpointFolder>> CheckpointFolder::OpenExisting(const std::string& path,
+                                                                         double wait_s) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0 && errno == ENOENT) return std::optional<CheckpointFolder>();
+  CheckpointFolder folder;
+  folder.path_ = path;
+  // A folder that no run has used yet has no lock to take.
+  folder.lock_ = open((path + "/lock").c_str(), O_RDONLY | O_CLOEXEC);
+  if (folder.lock_ < 0 && errno != ENOENT) {
+    return RunError(absl::StrCat("'", path, "/lock' cannot be opened: ", Reason()));
+  }
+  if (folder.lock_ >= 0) TL_RETURN_IF_ERROR(folder.Lock(wait_s));
+  return std::optional<CheckpointFolder>(std::move(folder));
+}
+
+Status CheckpointFolder::Lock(double wait_s) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(wait_s);
+  while (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return RunError(absl::StrCat("checkpoint folder '", path_,
+                                   "' is in use by another run; wait for it to end, or name "
+                                   "another folder"));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return absl::OkStatus();
 }
 
 StatusOr<std::vector<std::string>> CheckpointFolder::List() const {

@@ -58,6 +58,9 @@ class CheckpointFolder {
   // Makes the folder if it is not there, locks it (waiting up to `wait_s` for another process) and
   // removes what a killed run left half written. Errors: exit 1, naming the folder.
   static StatusOr<CheckpointFolder> Open(const std::string& path, double wait_s);
+  // The same, but to look only: makes and removes nothing. None when the folder is not there.
+  static StatusOr<std::optional<CheckpointFolder>> OpenExisting(const std::string& path,
+                                                                double wait_s);
   CheckpointFolder(CheckpointFolder&& other) noexcept;
   CheckpointFolder& operator=(CheckpointFolder&& other) noexcept;
   ~CheckpointFolder();
@@ -76,6 +79,7 @@ class CheckpointFolder {
 
  private:
   CheckpointFolder() = default;
+  Status Lock(double wait_s);
   // File names by step, newest first.
   StatusOr<std::vector<std::string>> List() const;
   StatusOr<Found> Read(const std::string& name) const;

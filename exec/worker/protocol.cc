@@ -39,7 +39,7 @@ void Fields(Wire& wire, Map& map) {
 template <typename Wire, IsOrConst<WorkerRequest> Request>
 void Fields(Wire& wire, Request& request) {
   wire(request.program, request.data_path, request.steps, request.checkpoint_folder,
-       request.checkpoint_every, request.resume, request.plan_hash, request.eager,
+       request.checkpoint_every, request.resume, request.dry_run, request.plan_hash, request.eager,
        request.fast_numerics);
   wire.Choice(request.check, CheckLevel::kKernels);
   wire.Choice(request.schedule, SchedulePolicy::kSerial);

@@ -21,7 +21,7 @@
 
 namespace tideline {
 
-inline constexpr uint32_t kWorkerProtocolVersion = 3;
+inline constexpr uint32_t kWorkerProtocolVersion = 4;
 
 enum class FrameType : uint8_t {
   kRequest,
@@ -49,6 +49,7 @@ struct WorkerRequest {
   std::string checkpoint_folder;
   int64_t checkpoint_every = 10;
   bool resume = false;
+  bool dry_run = false;  // check everything, run nothing
   std::string plan_hash;
   bool eager = false;          // --allocator eager
   bool fast_numerics = false;  // --numerics fast

@@ -21,6 +21,7 @@ ExecuteOptions OptionsOf(const WorkerRequest& request) {
   options.checkpoint_folder = request.checkpoint_folder;
   options.checkpoint_every = request.checkpoint_every;
   options.resume = request.resume;
+  options.dry_run = request.dry_run;
   options.plan_hash = request.plan_hash;
   options.weights_path = request.weights_path;
   options.weights = request.weights;

@@ -158,6 +158,30 @@ TEST_F(CheckpointTest, OneRunAtATime) {
   EXPECT_NE(second.status().message().find("in use by another run"), std::string::npos);
 }
 
+TEST_F(CheckpointTest, LookingChangesNothing) {
+  auto absent = CheckpointFolder::OpenExisting(path_, 0);
+  ASSERT_TRUE(absent.ok()) << absent.status();
+  EXPECT_FALSE(absent->has_value());
+  EXPECT_FALSE(fs::exists(path_));
+  fs::create_directories(path_);
+  auto empty = CheckpointFolder::OpenExisting(path_, 0);
+  ASSERT_TRUE(empty.ok() && empty->has_value());
+  EXPECT_EQ(*(*empty)->HasAny(), false);
+  EXPECT_TRUE(fs::is_empty(path_));
+  {
+    const CheckpointFolder folder = Open();
+    ASSERT_TRUE(Save(folder, 4).ok());
+    const auto busy = CheckpointFolder::OpenExisting(path_, 0);
+    EXPECT_NE(busy.status().message().find("in use"), std::string::npos) << busy.status();
+  }
+  auto looked = CheckpointFolder::OpenExisting(path_, 0);
+  ASSERT_TRUE(looked.ok() && looked->has_value()) << looked.status();
+  std::vector<std::string> notes;
+  const auto found = (*looked)->FindNewest(&notes);
+  ASSERT_TRUE(found.ok() && found->has_value());
+  EXPECT_EQ((*found)->header, Header(4));
+}
+
 TEST_F(CheckpointTest, AKillInsideAWriteLeavesThePrevious) {
   {
     const CheckpointFolder folder = Open();

@@ -15,6 +15,7 @@ WorkerRequest Request() {
   request.steps = 7;
   request.checkpoint_folder = "ckpt";
   request.resume = true;
+  request.dry_run = true;
   request.plan_hash = "abc";
   request.eager = true;
   request.check = CheckLevel::kKernels;
