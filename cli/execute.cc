@@ -1,6 +1,7 @@
 #include "cli/execute.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -103,6 +104,20 @@ CheckLevel ReadCheck(const std::string& text) {
   return text == "kernels" ? CheckLevel::kKernels : CheckLevel::kOrder;
 }
 
+// --weights may name a folder or an index: its files are inputs as well.
+Status CheckKeepsWeights(const OptionValues& options, const TensorFiles& files) {
+  if (!options.Has("save-weights")) return absl::OkStatus();
+  const std::string path = options.Text("save-weights");
+  for (const auto& [name, tensor] : files.tensors()) {
+    std::error_code none;
+    if (!std::filesystem::equivalent(path, files.FileName(tensor), none)) continue;
+    return UsageError(absl::StrCat("--save-weights ", path,
+                                   ": the file is one of --weights and would be overwritten; give "
+                                   "--save-weights another path"));
+  }
+  return absl::OkStatus();
+}
+
 StatusOr<WorkerRequest> MakeRequest(const CommandContext& context, const Plan& plan,
                                     const Program& program) {
   const OptionValues& options = context.options;
@@ -132,6 +147,7 @@ StatusOr<WorkerRequest> MakeRequest(const CommandContext& context, const Plan& p
     request.weights_path = options.Text("weights");
     TL_ASSIGN_OR_RETURN(const TensorFiles files, TensorFiles::Open(request.weights_path));
     TL_ASSIGN_OR_RETURN(request.weights, MatchWeights(plan.model, files));
+    TL_RETURN_IF_ERROR(CheckKeepsWeights(options, files));
   }
   if (options.Has("save-weights")) {
     request.save_weights_path = options.Text("save-weights");

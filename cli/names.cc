@@ -47,6 +47,9 @@ HelpSection PinSection() {
                    {"zero=0..3",
                     "What is cut over the replicas: optimizer state (1), also "
                     "gradients (2), also parameters (3)."},
+                   {"reduce=once|each_micro_batch",
+                    "When gradients are reduced; with zero 2 and 3 the latter keeps only a cut "
+                    "one, for more communication."},
                    {"recompute=WHAT", "none, selective (attention's inner part), full (layers)."},
                    {"schedule=ORDER", "gpipe, 1f1b or interleaved."},
                    {"chunks=N", "Parts of the model on each stage; above 1 with interleaved."},

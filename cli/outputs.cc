@@ -69,9 +69,24 @@ bool SameFile(const std::string& a, const std::string& b) {
   return first == second || std::filesystem::equivalent(first, second, error);
 }
 
+// A checkpoint folder's own files: its lock and its checkpoints.
+bool IsOwnFileOf(const GivenPath& folder, const GivenPath& file) {
+  if (folder.use != PathUse::kWritesFolder || file.use != PathUse::kWritesFile) return false;
+  const std::filesystem::path path(file.path);
+  const std::string name = path.filename();
+  const bool own = name == "lock" || name.starts_with("step-");
+  return own && SameFile(folder.path, path.has_parent_path() ? path.parent_path() : ".");
+}
+
 Status CheckDistinct(const std::vector<GivenPath>& given) {
   for (size_t i = 0; i < given.size(); ++i) {
     for (size_t j = i + 1; j < given.size(); ++j) {
+      for (const auto& [folder, file] : {std::pair(i, j), std::pair(j, i)}) {
+        if (!IsOwnFileOf(given[folder], given[file])) continue;
+        return UsageError(absl::StrCat(given[file].name, " ", given[file].path,
+                                       ": the name belongs to the checkpoints of ",
+                                       given[folder].name, "; give another one"));
+      }
       const bool output = Writes(given[i]) || Writes(given[j]);
       if (!output || !SameFile(given[i].path, given[j].path)) continue;
       const GivenPath& written = Writes(given[j]) ? given[j] : given[i];

@@ -87,14 +87,14 @@ StatusOr<std::string> ForkAndRun(const ProcessEvaluator::Function& function,
                                  const std::string& request, int to_parent) {
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) {
-    return InternalError(absl::StrCat("no pipe for an evaluation: ", std::strerror(errno)));
+    return RunError(absl::StrCat("no pipe for an evaluation: ", std::strerror(errno)));
   }
   const pid_t child = fork();
   if (child < 0) {
     const int error = errno;
     close(pair[0]);
     close(pair[1]);
-    return InternalError(absl::StrCat("no process for an evaluation: ", std::strerror(error)));
+    return RunError(absl::StrCat("no process for an evaluation: ", std::strerror(error)));
   }
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -111,8 +111,8 @@ StatusOr<std::string> ForkAndRun(const ProcessEvaluator::Function& function,
   while (waitpid(child, &wait_status, 0) < 0 && errno == EINTR) {
   }
   if (!complete) {
-    return InternalError(absl::StrCat("the process of an evaluation ", HowItEnded(wait_status),
-                                      " before it answered"));
+    return RunError(absl::StrCat("the process of an evaluation ", HowItEnded(wait_status),
+                                 " before it answered"));
   }
   if (code != 0) return Status(static_cast<absl::StatusCode>(code), text);
   return text;
@@ -148,7 +148,7 @@ class ForkingEvaluator final : public ProcessEvaluator {
     int32_t code = 0;
     std::string text;
     if (!WriteFrame(file_, 0, request) || !ReadFrame(file_, code, text)) {
-      return InternalError("the helper process of the evaluator is gone");
+      return RunError("the helper process of the evaluator is gone");
     }
     if (code != 0) return Status(static_cast<absl::StatusCode>(code), text);
     return text;
@@ -165,14 +165,14 @@ class ForkingEvaluator final : public ProcessEvaluator {
 StatusOr<std::unique_ptr<ProcessEvaluator>> ProcessEvaluator::Start(const Function& function) {
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
-    return InternalError(absl::StrCat("no pipe for the evaluator: ", std::strerror(errno)));
+    return RunError(absl::StrCat("no pipe for the evaluator: ", std::strerror(errno)));
   }
   const pid_t helper = fork();
   if (helper < 0) {
     const int error = errno;
     close(pair[0]);
     close(pair[1]);
-    return InternalError(absl::StrCat("no process for the evaluator: ", std::strerror(error)));
+    return RunError(absl::StrCat("no process for the evaluator: ", std::strerror(error)));
   }
   if (helper == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -137,7 +138,7 @@ class Run {
       std::vector<std::thread> threads;
       for (int rank = 0; rank < ranks; ++rank) {
         threads.emplace_back([this, rank] {
-          statuses_[rank] = PlayRank(rank);
+          statuses_[rank] = PlayWithinMemory(rank);
           if (!statuses_[rank].ok()) Fail(GetDevice(machine_, rank), statuses_[rank]);
           EndHost(machine_);
         });
@@ -156,6 +157,17 @@ class Run {
     if (!machine.ok()) return machine;
     for (const Status& status : statuses_) TL_RETURN_IF_ERROR(status);
     return absl::OkStatus();
+  }
+
+  // The host's own memory may end too, which no status tells.
+  Status PlayWithinMemory(int32_t rank) {
+    try {
+      return PlayRank(rank);
+    } catch (const std::bad_alloc&) {
+      return RunError(absl::StrCat("rank ", rank,
+                                   ": this machine has no memory left; use a smaller plan or a "
+                                   "machine with more"));
+    }
   }
 
   Status PlayRank(int32_t rank) {

@@ -42,8 +42,12 @@ using FilePtr = std::unique_ptr<std::FILE, CloseFile>;
 std::string NameOf(int64_t step) { return absl::StrFormat("step-%012d.checkpoint", step); }
 
 bool IsCheckpoint(std::string_view name) {
-  return name.starts_with(kPrefix) && name.ends_with(kSuffix) &&
-         name.size() == kPrefix.size() + 12 + kSuffix.size();
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) ||
+      name.size() != kPrefix.size() + 12 + kSuffix.size()) {
+    return false;
+  }
+  const std::string_view step = name.substr(kPrefix.size(), 12);
+  return std::all_of(step.begin(), step.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 bool IsHalfWritten(std::string_view name) {
@@ -199,9 +203,12 @@ StatusOr<CheckpointFolder::Found> CheckpointFolder::Read(const std::string& name
   const auto damaged = [&](const std::string& what) {
     return InputError(absl::StrCat("checkpoint '", path, "' is damaged: ", what));
   };
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return damaged(Reason());
+  // Opening a pipe would wait for somebody to write.
+  if (!S_ISREG(info.st_mode)) return damaged("it is no regular file");
   const FilePtr file(std::fopen(path.c_str(), "rb"));
   if (file == nullptr) return damaged(Reason());
-  struct stat info {};
   if (fstat(fileno(file.get()), &info) != 0) return damaged(Reason());
   const int64_t size = info.st_size;
   if (size < kPrefixBytes + kDigestBytes) return damaged("it is too short");
@@ -228,6 +235,9 @@ StatusOr<CheckpointFolder::Found> CheckpointFolder::Read(const std::string& name
   if (std::fread(header.data(), 1, header.size(), file.get()) != header.size() ||
       !Decode(header, &found.header)) {
     return damaged("its header cannot be read");
+  }
+  if (name != NameOf(found.header.step)) {
+    return damaged(absl::StrCat("it holds step ", found.header.step, ", not that of its name"));
   }
   const int64_t payload = PayloadBytes(found.header);
   if (payload < 0 || payload != size - kDigestBytes - found.payload_begin) {
@@ -304,7 +314,10 @@ Status CheckpointFolder::Save(const CheckpointHeader& header, const Get& get) co
   const auto digest = hash.Digest();
   TL_RETURN_IF_ERROR(file.Append({reinterpret_cast<const char*>(digest.data()), digest.size()}));
   TL_RETURN_IF_ERROR(file.Commit());
-  TL_ASSIGN_OR_RETURN(const std::vector<std::string> names, List());
+  // Those of later steps were passed over as damaged, or this step would not have been played
+  // again: they do not count, and are not ours to delete.
+  TL_ASSIGN_OR_RETURN(std::vector<std::string> names, List());
+  std::erase_if(names, [&](const std::string& name) { return name > NameOf(header.step); });
   for (size_t i = kKept; i < names.size(); ++i) unlink((path_ + "/" + names[i]).c_str());
   return absl::OkStatus();
 }

@@ -74,7 +74,7 @@ class CheckpointFolder {
 
   Status Load(const Found& found, const Put& put) const;
 
-  // Writes one and removes all but the two newest.
+  // Writes one, and of those up to its step removes all but the two newest.
   Status Save(const CheckpointHeader& header, const Get& get) const;
 
  private:

@@ -7,6 +7,8 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <exception>
+#include <new>
 #include <string_view>
 
 #include "exec/worker/worker.h"
@@ -65,4 +67,14 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace tideline
 
-int main(int argc, char** argv) { return tideline::Main(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return tideline::Main(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fputs("the worker has no memory left; use a smaller plan or a machine with more\n",
+               stderr);
+  } catch (const std::exception& error) {  // std::system_error: no thread can be made
+    std::fprintf(stderr, "the worker cannot go on: %s\n", error.what());
+  }
+  return 1;
+}

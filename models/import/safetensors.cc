@@ -240,7 +240,7 @@ struct TensorFiles::File {
 
 Status TensorFiles::Add(const std::string& path) {
   auto file = std::make_shared<File>(path);
-  file->descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  file->descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat about;
   if (file->descriptor < 0 || fstat(file->descriptor, &about) != 0) {
     return InputError(absl::StrCat("cannot open '", path, "': ", std::strerror(errno)));

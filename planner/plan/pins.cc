@@ -72,6 +72,11 @@ constexpr PinReader kReaders[] = {
        return ReadInteger(p, 1, kMostGlobalBatch, &pins->micro_batch);
      }},
     {"zero", [](const KeyValue& p, Pins* pins) { return ReadInteger(p, 0, 3, &pins->zero); }},
+    {"reduce",
+     [](const KeyValue& p, Pins* pins) {
+       return ReadChoice(p, {GradientReduction::kOnce, GradientReduction::kEachMicroBatch},
+                         &pins->reduce);
+     }},
     {"recompute",
      [](const KeyValue& p, Pins* pins) {
        return ReadChoice(p, {Recompute::kNone, Recompute::kSelective, Recompute::kFull},
@@ -122,6 +127,7 @@ Pins PinsOf(const Plan& plan) {
           .dp = plan.dp,
           .micro_batch = plan.micro_batch,
           .zero = plan.zero,
+          .reduce = plan.reduce,
           .recompute = plan.recompute,
           .schedule = plan.schedule,
           .chunks = plan.chunks,
@@ -141,6 +147,7 @@ std::string FormatPins(const Pins& pins) {
   if (pins.dp) add("dp", absl::StrCat(*pins.dp));
   if (pins.micro_batch) add("micro_batch", absl::StrCat(*pins.micro_batch));
   if (pins.zero) add("zero", absl::StrCat(*pins.zero));
+  if (pins.reduce) add("reduce", std::string(Name(*pins.reduce)));
   if (pins.recompute) add("recompute", std::string(Name(*pins.recompute)));
   if (pins.schedule) add("schedule", std::string(Name(*pins.schedule)));
   if (pins.chunks) add("chunks", absl::StrCat(*pins.chunks));

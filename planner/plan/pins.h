@@ -3,6 +3,7 @@
 //   tp pp dp            sizes of the mesh axes
 //   micro_batch         sequences per replica that run at a time
 //   zero                0..3
+//   reduce              once | each_micro_batch: when gradients are; the latter with zero 2 or 3
 //   recompute           none | selective | full
 //   schedule            gpipe | 1f1b | interleaved
 //   chunks              chunks per stage; above 1 only with interleaved
@@ -29,6 +30,7 @@ struct Pins {
   std::optional<int32_t> tp, pp, dp;
   std::optional<int64_t> micro_batch;
   std::optional<int32_t> zero;
+  std::optional<GradientReduction> reduce;
   std::optional<Recompute> recompute;
   std::optional<Schedule> schedule;
   std::optional<int32_t> chunks;

@@ -224,7 +224,7 @@ void ToFile(const Plan& plan, plan_file::Plan* file) {
   file->mutable_order()->set_chunks(plan.chunks);
   file->set_micro_batch(plan.micro_batch);
   file->mutable_buckets()->set_bytes(plan.bucket_bytes);
-  file->mutable_buckets()->set_reduce(std::string(Word(kReductions, plan.reduce)));
+  file->mutable_buckets()->set_reduce(std::string(Name(plan.reduce)));
   file->set_recompute(std::string(Name(plan.recompute)));
   file->set_zero(plan.zero);
   file->mutable_collectives()->set_algorithm(
@@ -327,6 +327,7 @@ class FirstError : public google::protobuf::io::ErrorCollector {
 std::string_view Name(Schedule schedule) { return Word(kSchedules, schedule); }
 std::string_view Name(RateSchedule schedule) { return Word(kRateSchedules, schedule); }
 std::string_view Name(Recompute recompute) { return Word(kRecomputes, recompute); }
+std::string_view Name(GradientReduction reduction) { return Word(kReductions, reduction); }
 
 int64_t PaddedVocab(int64_t vocab, int32_t tp) { return (vocab + tp - 1) / tp * tp; }
 

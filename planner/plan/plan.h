@@ -26,9 +26,10 @@ enum class Schedule : uint8_t { kGPipe, k1F1B, kInterleaved };
 enum class Recompute : uint8_t { kNone, kSelective, kFull };
 enum class GradientReduction : uint8_t { kOnce, kEachMicroBatch };
 
-std::string_view Name(Schedule schedule);      // "gpipe", "1f1b", "interleaved"
-std::string_view Name(Recompute recompute);    // "none", "selective", "full"
-std::string_view Name(RateSchedule schedule);  // "constant", "linear", "cosine"
+std::string_view Name(Schedule schedule);            // "gpipe", "1f1b", "interleaved"
+std::string_view Name(Recompute recompute);          // "none", "selective", "full"
+std::string_view Name(GradientReduction reduction);  // "once", "each_micro_batch"
+std::string_view Name(RateSchedule schedule);        // "constant", "linear", "cosine"
 
 // A contiguous run of blocks on one stage.
 struct StageChunk {

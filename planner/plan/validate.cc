@@ -202,6 +202,11 @@ Status Validate(const Plan& plan) {
     return Invalid("buckets.reduce", "is each_micro_batch with zero = ", plan.zero,
                    "; it needs zero = 2 or 3");
   }
+  if (plan.reduce == GradientReduction::kEachMicroBatch && plan.chunks > 1) {
+    // A bucket may span chunks, which take turns between micro-batches.
+    return Invalid("buckets.reduce", "is each_micro_batch with chunks = ", plan.chunks,
+                   "; it needs chunks = 1");
+  }
   const std::string& hash = plan.graph_hash;
   if (hash.size() != 64 || hash.find_first_not_of("0123456789abcdef") != std::string::npos) {
     return Invalid("graph_hash", "must be 64 hexadecimal digits");

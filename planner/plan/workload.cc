@@ -52,6 +52,7 @@ StatusOr<Plan> PlanOf(const Workload& workload, const Pins& pins) {
   plan.dp = pins.dp.value_or(1);
   plan.micro_batch = pins.micro_batch.value_or(1);
   plan.zero = pins.zero.value_or(0);
+  plan.reduce = pins.reduce.value_or(GradientReduction::kOnce);
   plan.recompute = pins.recompute.value_or(Recompute::kNone);
   plan.schedule = pins.schedule.value_or(Schedule::k1F1B);
   plan.chunks = pins.chunks.value_or(1);

@@ -136,6 +136,18 @@ Status Explain(const Workload& workload, const Pins& pinned) {
   }
   TL_RETURN_IF_ERROR(ExplainInterleaving(workload, pinned));
   TL_RETURN_IF_ERROR(ExplainMicroBatches(workload, pinned));
+  if (pinned.reduce == GradientReduction::kEachMicroBatch && pinned.zero.value_or(2) < 2) {
+    return Contradiction(
+        absl::StrCat("reduce=each_micro_batch needs zero = 2 or 3, zero is "
+                     "pinned to ",
+                     *pinned.zero));
+  }
+  if (pinned.reduce == GradientReduction::kEachMicroBatch && pinned.chunks.value_or(1) > 1) {
+    return Contradiction(
+        absl::StrCat("reduce=each_micro_batch needs chunks = 1, chunks is "
+                     "pinned to ",
+                     *pinned.chunks));
+  }
   const std::string pins = FormatPins(pinned);
   return Contradiction(
       absl::StrCat("no tp * pp * dp = ", workload.cluster.gpus(), " divides ", model.heads,

@@ -16,7 +16,7 @@ namespace tideline {
 namespace {
 
 // Estimates leave out layout gaps but also over-count what cannot overlap; candidates this close
-// above the limit are lowered before they are given up.
+// above the limit are lowered before they are given up, unless their family has shown otherwise.
 constexpr double kEstimateSlack = 1.05;
 // Plans evaluated at most to fill the list, whether they fit or not.
 constexpr int kMostAttempts = 24;
@@ -65,9 +65,10 @@ class Search {
     return absl::OkStatus();
   }
 
-  bool MayFit(const Estimate& estimate) const {
-    return static_cast<double>(estimate.memory_bytes) <=
-           kEstimateSlack * static_cast<double>(result_.memory_limit_bytes);
+  bool MayFit(size_t index) const {
+    return static_cast<double>(candidates_[index].estimate.memory_bytes) *
+               family_of_[index]->memory_correction <=
+           static_cast<double>(result_.memory_limit_bytes);
   }
 
   // What is to be small, then what breaks ties.
@@ -118,6 +119,7 @@ class Search {
       family_of_.push_back(&families_[FamilyPin(candidate.plan)]);
     }
     TL_RETURN_IF_ERROR(EvaluateFamilies());
+    TL_RETURN_IF_ERROR(EvaluateStubborn());
     TL_RETURN_IF_ERROR(EvaluateMore());
     if (result_.candidates.empty()) TL_RETURN_IF_ERROR(EvaluateLong());
     std::stable_sort(result_.candidates.begin(), result_.candidates.end(),
@@ -132,7 +134,7 @@ class Search {
 
   bool IsFinalist(size_t index, int64_t most_together) const {
     const Estimate& estimate = candidates_[index].estimate;
-    if (!MayFit(estimate) || exact_peak_.contains(index)) return false;
+    if (!MayFit(index) || exact_peak_.contains(index)) return false;
     return estimate.instructions <= options_.instructions_per_finalist &&
            (evaluated_ == 0 || instructions_ <= most_together - estimate.instructions);
   }
@@ -150,6 +152,19 @@ class Search {
       if (family.fits || family.evaluated == kFamilyAttempts || !IsFinalist(index, most)) continue;
       TL_RETURN_IF_ERROR(AddFinalist(index));
       if (family.fits) ++fitting;
+    }
+    return absl::OkStatus();
+  }
+
+  // Families whose first attempts were all too big have more while nothing fits, or while they
+  // promise more than what does.
+  Status EvaluateStubborn() {
+    for (const size_t index : OrderedByEstimate(/*by_memory=*/false)) {
+      const Estimate& estimate = candidates_[index].estimate;
+      if (evaluated_ >= kMostAttempts) break;
+      if (!(Key(estimate.step_time_s, estimate.memory_bytes) < best_)) break;
+      if (family_of_[index]->fits || !IsFinalist(index, options_.instructions_together)) continue;
+      TL_RETURN_IF_ERROR(AddFinalist(index));
     }
     return absl::OkStatus();
   }
@@ -177,9 +192,8 @@ class Search {
   // Nothing of bounded length fits: the best of those about as short as can be.
   Status EvaluateLong() {
     std::vector<size_t> order = OrderedByEstimate(/*by_memory=*/false);
-    std::erase_if(order, [&](size_t index) {
-      return !MayFit(candidates_[index].estimate) || exact_peak_.contains(index);
-    });
+    std::erase_if(order,
+                  [&](size_t index) { return !MayFit(index) || exact_peak_.contains(index); });
     int64_t least = INT64_MAX;
     for (const size_t index : order) {
       least = std::min(least, candidates_[index].estimate.instructions);
@@ -206,7 +220,11 @@ class Search {
     ++family.evaluated;
     instructions_ += candidate.estimate.instructions;
     TL_ASSIGN_OR_RETURN(const Evaluation evaluation, Evaluate(index));
-    if (evaluation.peak_memory_bytes > result_.memory_limit_bytes) return absl::OkStatus();
+    if (evaluation.peak_memory_bytes > result_.memory_limit_bytes) {
+      family.memory_correction = static_cast<double>(evaluation.peak_memory_bytes) /
+                                 static_cast<double>(candidate.estimate.memory_bytes);
+      return absl::OkStatus();
+    }
     if (!family.fits) family.correction = evaluation.step_time_s / candidate.estimate.step_time_s;
     family.fits = true;
     if (family.step_time_s == 0 || evaluation.step_time_s < family.step_time_s) {
@@ -366,9 +384,10 @@ class Search {
   // What is known of a family from the finalists of it.
   struct Family {
     int evaluated = 0;
-    bool fits = false;       // some finalist does
-    double correction = 1;   // of its estimates: what the first that fits took, to its estimate
-    double step_time_s = 0;  // the least of those that fit; 0: none
+    bool fits = false;      // some finalist does
+    double correction = 1;  // of its estimates: what the first that fits took, to its estimate
+    double memory_correction = 1 / kEstimateSlack;  // the same of bytes, by the last that did not
+    double step_time_s = 0;                         // the least of those that fit; 0: none
   };
 
   const Workload& workload_;

@@ -98,6 +98,12 @@ void AddGpt(Cases& cases) {
             Both(Zero(3), [](Plan& plan) { plan.bucket_bytes = 4096; }));
   cases.Add(gpt, "dp2_zero2_each", 2, 1, 1, 2,
             Both(Zero(2), [](Plan& plan) { plan.reduce = GradientReduction::kEachMicroBatch; }));
+  for (const Schedule schedule : {Schedule::kGPipe, Schedule::k1F1B}) {
+    const std::string name = "dp2_pp2_zero3_each_" + std::string(Name(schedule));
+    cases.Add(gpt, name, 2, 2, 1, 2, Both(Order(schedule), Both(Zero(3), [](Plan& plan) {
+                                            plan.reduce = GradientReduction::kEachMicroBatch;
+                                          })));
+  }
   cases.Add(gpt, "tp2", 1, 1, 2, 2);
   cases.Add(gpt, "tp4", 1, 1, 4, 2);
   cases.Add(gpt, "tp2_sequence", 1, 1, 2, 2, Sequence());

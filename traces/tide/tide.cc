@@ -20,6 +20,9 @@ size_t CategoriesOf(const TideCurve& curve) {
   return categories;
 }
 
+// Far above any memory; low enough that the categories of a damaged file add up without overflow.
+constexpr int64_t kMostLiveBytes = int64_t{1} << 54;
+
 // The curve as it passes: one sample after the other.
 class Level {
  public:
@@ -47,6 +50,11 @@ StatusOr<Tide> BuildTide(const RunSource& run) {
   int64_t end = std::numeric_limits<int64_t>::min();
   TL_RETURN_IF_ERROR(run.VisitSamples([&](std::span<const MemorySample> samples) {
     for (const MemorySample& sample : samples) {
+      if (sample.live_bytes < 0 || sample.live_bytes > kMostLiveBytes) {
+        return InputError(absl::StrCat("memory sample of rank ", sample.rank, " at ",
+                                       sample.time_ns, " ns: live_bytes ", sample.live_bytes,
+                                       " is no size of a memory; the file is damaged"));
+      }
       curves[{sample.rank, sample.space}].samples.push_back(sample);
       begin = std::min(begin, sample.time_ns);
       end = std::max(end, sample.time_ns);

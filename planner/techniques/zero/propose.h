@@ -8,7 +8,8 @@
 
 namespace tideline {
 
-// Stages 0 to 3 where dp > 1, else 0.
+// Stages 0 to 3 where dp > 1, else 0. Stages 2 and 3 of several micro-batches also with gradients
+// reduced after each: only then is no whole gradient kept, at the price of more communication.
 std::vector<Pins> ProposeZero(const ProposeContext& context, const Pins& partial);
 
 }  // namespace tideline

@@ -102,6 +102,44 @@ TEST_F(CheckpointTest, KeepsTheTwoNewest) {
   EXPECT_TRUE(fs::exists(File(40)));
 }
 
+// Damaged later ones are passed over when a run goes on from an older one: what it then writes is
+// kept, and counts.
+TEST_F(CheckpointTest, DamagedLaterOnesPushNothingOut) {
+  CheckpointFolder folder = Open();
+  for (const int64_t step : {4, 10, 20}) {
+    ASSERT_TRUE(Save(folder, step).ok());
+    fs::copy_file(File(step), File(step) + ".kept");
+  }
+  fs::copy_file(File(4) + ".kept", File(4), fs::copy_options::overwrite_existing);
+  for (const int64_t step : {10, 20}) fs::resize_file(File(step), 1000);
+  for (const int64_t step : {5, 6, 7}) ASSERT_TRUE(Save(folder, step).ok());
+  std::vector<std::string> notes;
+  const auto found = folder.FindNewest(&notes);
+  ASSERT_TRUE(found.ok() && found->has_value()) << found.status();
+  EXPECT_EQ((*found)->header.step, 7);
+  EXPECT_EQ(notes.size(), 2u);
+  EXPECT_TRUE(fs::exists(File(6)));
+  EXPECT_FALSE(fs::exists(File(5)));
+  EXPECT_TRUE(fs::exists(File(10)) && fs::exists(File(20)));
+}
+
+TEST_F(CheckpointTest, OnlyItsOwnNamesCount) {
+  CheckpointFolder folder = Open();
+  ASSERT_TRUE(Save(folder, 2).ok());
+  fs::copy_file(File(2), path_ + "/step-my_backup__1.checkpoint");
+  fs::copy_file(File(2), path_ + "/step-my_backup__2.checkpoint");
+  fs::copy_file(File(2), File(99));
+  ASSERT_EQ(mkfifo(File(98).c_str(), 0600), 0);
+  ASSERT_TRUE(Save(folder, 3).ok());
+  std::vector<std::string> notes;
+  const auto found = folder.FindNewest(&notes);
+  ASSERT_TRUE(found.ok() && found->has_value()) << found.status();
+  EXPECT_EQ((*found)->header.step, 3);
+  ASSERT_EQ(notes.size(), 2u);
+  EXPECT_NE(notes[0].find("holds step 2"), std::string::npos) << notes[0];
+  EXPECT_NE(notes[1].find("no regular file"), std::string::npos) << notes[1];
+}
+
 TEST_F(CheckpointTest, DamageAnywhereFallsBackToThePrevious) {
   const CheckpointFolder folder = Open();
   ASSERT_TRUE(Save(folder, 1).ok());

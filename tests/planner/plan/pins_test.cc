@@ -10,7 +10,8 @@ namespace {
 
 TEST(PinsTest, ReadsWhatItWrites) {
   const std::string text =
-      "tp=8,pp=8,dp=16,micro_batch=1,zero=1,recompute=full,schedule=interleaved,chunks=2,"
+      "tp=8,pp=8,dp=16,micro_batch=1,zero=1,reduce=once,recompute=full,schedule=interleaved,chunks="
+      "2,"
       "sequence_parallel=1,bucket=25MiB,dtype=bf16,grad_dtype=fp32";
   const StatusOr<Pins> pins = ParsePins(text);
   ASSERT_TRUE(pins.ok()) << pins.status();
@@ -30,6 +31,7 @@ TEST(PinsTest, MalformedPinsAreUsageErrors) {
       {"tp=0", "from 1"},
       {"tp=2,tp=4", "tp"},
       {"zero=4", "from 0 to 3"},
+      {"reduce=twice", "each_micro_batch"},
       {"recompute=all", "selective"},
       {"schedule=1f1", "1f1b"},
       {"sequence_parallel=2", "0 or 1"},
