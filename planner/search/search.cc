@@ -122,6 +122,7 @@ class Search {
     TL_RETURN_IF_ERROR(EvaluateStubborn());
     TL_RETURN_IF_ERROR(EvaluateMore());
     if (result_.candidates.empty()) TL_RETURN_IF_ERROR(EvaluateLong());
+    if (result_.candidates.empty()) TL_RETURN_IF_ERROR(EvaluateLean());
     std::stable_sort(result_.candidates.begin(), result_.candidates.end(),
                      [&](const RankedPlan& a, const RankedPlan& b) {
                        return Key(a.evaluation.step_time_s, a.evaluation.peak_memory_bytes) <
@@ -208,6 +209,21 @@ class Search {
     for (size_t i = 0; i < order.size() && i < kMostAttempts; ++i) {
       if (!result_.candidates.empty()) break;
       TL_RETURN_IF_ERROR(AddFinalist(order[i]));
+    }
+    return absl::OkStatus();
+  }
+
+  // Nothing fits yet: the leanest, whatever their families have shown.
+  Status EvaluateLean() {
+    int tried = 0;
+    for (const size_t index : OrderedByEstimate(/*by_memory=*/true)) {
+      const double estimate = static_cast<double>(candidates_[index].estimate.memory_bytes);
+      const bool beyond =
+          estimate > kEstimateSlack * static_cast<double>(result_.memory_limit_bytes);
+      if (beyond || tried == kLeanestLowered || !result_.candidates.empty()) break;
+      if (exact_peak_.contains(index)) continue;
+      TL_RETURN_IF_ERROR(AddFinalist(index));
+      ++tried;
     }
     return absl::OkStatus();
   }

@@ -38,7 +38,6 @@ Plan UnusualPlan() {
   plan.padded_vocab = 128;
   plan.recompute = Recompute::kSelective;
   plan.zero = 2;
-  plan.reduce = GradientReduction::kEachMicroBatch;
   plan.bucket_bytes = (int64_t{1} << 53) + 1;  // not a double
   plan.mesh_order = {Axis::kPipeline, Axis::kData, Axis::kTensor};
   plan.collective_algorithm = CollectiveAlgorithm::kTree;
@@ -53,7 +52,10 @@ Plan UnusualPlan() {
 }
 
 TEST(PlanTest, BothFormsRoundTrip) {
-  for (const Plan& plan : {TestPlan(TinyGpt()), UnusualPlan()}) {
+  Plan each = TestPlan(TinyGpt(), {.dp = 2});
+  each.zero = 2;
+  each.reduce = GradientReduction::kEachMicroBatch;
+  for (const Plan& plan : {TestPlan(TinyGpt()), UnusualPlan(), each}) {
     ASSERT_TRUE(Validate(plan).ok()) << Validate(plan);
     const std::string json = PlanToJson(plan);
     const StatusOr<Plan> from_json = ParsePlan(json, "plan.json");
@@ -145,6 +147,11 @@ TEST(ValidateTest, MirrorsTheComments) {
        "order.schedule"},
       {[](Plan& plan) { plan.zero = 4; }, "zero"},
       {[](Plan& plan) { plan.reduce = GradientReduction::kEachMicroBatch; }, "buckets.reduce"},
+      {[](Plan& plan) {
+         plan = UnusualPlan();
+         plan.reduce = GradientReduction::kEachMicroBatch;
+       },
+       "chunks = 1"},
       {[](Plan& plan) { plan.bucket_bytes = 0; }, "buckets.bytes"},
       {[](Plan& plan) { plan.grad_dtype = DType::kBF16; }, "grad_dtype"},
       {[](Plan& plan) { plan.optimizer.beta1 = 1; }, "optimizer.beta1"},

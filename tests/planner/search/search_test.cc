@@ -219,6 +219,19 @@ TEST(SearchTest, TheShortfallIsExact) {
   EXPECT_LE(remedy.peak_memory_bytes, result->memory_limit_bytes);
 }
 
+// The first candidates of the one mesh that is pinned are too big; the search goes on until it
+// finds what it finds with one pin more.
+TEST(SearchTest, AMeshIsNotGivenUpEarly) {
+  const Workload workload = WorkloadOf("llama2-7b", "2x dgx-a100-40g");
+  const StatusOr<SearchResult> mesh =
+      SearchPlans(workload, *ParsePins("dp=8,tp=1,pp=2"), {}, nullptr);
+  const StatusOr<SearchResult> more =
+      SearchPlans(workload, *ParsePins("dp=8,tp=1,pp=2,micro_batch=1"), {}, nullptr);
+  ASSERT_TRUE(mesh.ok() && mesh->feasible && more.ok() && more->feasible);
+  EXPECT_LE(mesh->candidates[0].evaluation.step_time_s,
+            more->candidates[0].evaluation.step_time_s * 1.02);
+}
+
 TEST(SearchTest, MemoryLimitIsHeld) {
   const Workload workload = TinyWorkload(4);
   SearchOptions options;
