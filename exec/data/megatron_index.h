@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "base/byte_file.h"
 #include "base/status.h"
-#include "exec/data/byte_file.h"
 #include "exec/data/token_stream.h"
 
 namespace tideline {

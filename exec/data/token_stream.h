@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "base/byte_file.h"
 #include "base/status.h"
-#include "exec/data/byte_file.h"
 #include "exec/data/data_name.h"
 
 namespace tideline {

@@ -1,12 +1,7 @@
 #include "models/import/safetensors.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -14,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/byte_file.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/sha256.h"
@@ -138,21 +134,6 @@ StatusOr<std::map<std::string, std::string>> ParseMetadata(const JsonValue& valu
   return metadata;
 }
 
-Status ReadAll(int descriptor, int64_t offset, std::span<char> into, const std::string& file) {
-  while (!into.empty()) {
-    const ssize_t count = pread(descriptor, into.data(), into.size(), offset);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) {
-      return InputError(absl::StrCat(
-          file, ": cannot read ", into.size(), " bytes at ", offset, ": ",
-          count < 0 ? std::strerror(errno) : "the file has become shorter while it was read"));
-    }
-    offset += count;
-    into = into.subspan(static_cast<size_t>(count));
-  }
-  return absl::OkStatus();
-}
-
 // A text whose type and offsets are filled in by the writer.
 std::string HeaderText(const TensorHeader& header) {
   JsonWriter json;
@@ -225,43 +206,27 @@ StatusOr<TensorHeader> ParseTensorHeader(std::string_view begin, int64_t file_by
 }
 
 struct TensorFiles::File {
-  std::string path;
-  int descriptor = -1;
-  int64_t bytes = 0;
+  ByteFile bytes;
   int64_t data_begin = 0;
-  std::string checksum;  // empty: it carries none
-  explicit File(std::string name) : path(std::move(name)) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (descriptor >= 0) close(descriptor);
-  }
+  std::string checksum = {};  // empty: it carries none
 };
 
 Status TensorFiles::Add(const std::string& path) {
-  auto file = std::make_shared<File>(path);
-  file->descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  struct stat about;
-  if (file->descriptor < 0 || fstat(file->descriptor, &about) != 0) {
-    return InputError(absl::StrCat("cannot open '", path, "': ", std::strerror(errno)));
-  }
-  if (!S_ISREG(about.st_mode)) {
-    return InputError(absl::StrCat("'", path, "' is no regular file; name a .safetensors file"));
-  }
-  file->bytes = about.st_size;
-  std::string begin(static_cast<size_t>(std::min(file->bytes, kPrefixBytes)), '\0');
-  TL_RETURN_IF_ERROR(ReadAll(file->descriptor, 0, begin, path));
-  if (file->bytes >= kPrefixBytes) {
+  TL_ASSIGN_OR_RETURN(ByteFile opened, ByteFile::Open(path));
+  auto file = std::make_shared<File>(File{.bytes = std::move(opened)});
+  const int64_t size = file->bytes.size();
+  std::string begin(static_cast<size_t>(std::min(size, kPrefixBytes)), '\0');
+  TL_RETURN_IF_ERROR(file->bytes.Read(0, begin));
+  if (size >= kPrefixBytes) {
     uint64_t length = 0;
     std::memcpy(&length, begin.data(), sizeof length);
-    const uint64_t room = static_cast<uint64_t>(file->bytes - kPrefixBytes);
     // A length that cannot be is left to the parser, which says why.
-    if (length <= room && length <= static_cast<uint64_t>(kMostHeaderBytes)) {
+    if (length <= static_cast<uint64_t>(std::min(size - kPrefixBytes, kMostHeaderBytes))) {
       begin.resize(static_cast<size_t>(kPrefixBytes) + length);
-      TL_RETURN_IF_ERROR(ReadAll(file->descriptor, 0, begin, path));
+      TL_RETURN_IF_ERROR(file->bytes.Read(0, begin));
     }
   }
-  TL_ASSIGN_OR_RETURN(TensorHeader header, ParseTensorHeader(begin, file->bytes, path));
+  TL_ASSIGN_OR_RETURN(TensorHeader header, ParseTensorHeader(begin, size, path));
   const int32_t index = static_cast<int32_t>(files_.size());
   for (TensorHeader::Entry& entry : header.entries) {
     StoredTensor tensor{.name = entry.name,
@@ -354,12 +319,12 @@ const StoredTensor* TensorFiles::Find(std::string_view name) const {
 }
 
 const std::string& TensorFiles::FileName(const StoredTensor& tensor) const {
-  return files_[static_cast<size_t>(tensor.file)]->path;
+  return files_[static_cast<size_t>(tensor.file)]->bytes.name();
 }
 
 Status TensorFiles::Read(const StoredTensor& tensor, int64_t offset, std::span<char> into) const {
   const File& file = *files_[static_cast<size_t>(tensor.file)];
-  return Annotate(ReadAll(file.descriptor, tensor.begin + offset, into, file.path),
+  return Annotate(file.bytes.Read(tensor.begin + offset, into),
                   absl::StrCat("tensor ", Quoted(tensor.name)));
 }
 
@@ -368,15 +333,16 @@ Status TensorFiles::CheckChecksums() const {
   for (const std::shared_ptr<const File>& file : files_) {
     if (file->checksum.empty()) continue;
     Sha256 hash;
-    for (int64_t offset = file->data_begin; offset < file->bytes; offset += kPieceBytes) {
-      piece.resize(static_cast<size_t>(std::min(kPieceBytes, file->bytes - offset)));
-      TL_RETURN_IF_ERROR(ReadAll(file->descriptor, offset, piece, file->path));
+    for (int64_t offset = file->data_begin; offset < file->bytes.size(); offset += kPieceBytes) {
+      piece.resize(static_cast<size_t>(std::min(kPieceBytes, file->bytes.size() - offset)));
+      TL_RETURN_IF_ERROR(file->bytes.Read(offset, piece));
       hash.Update({piece.data(), piece.size()});
     }
     const std::string found = hash.HexDigest();
     if (found == file->checksum) continue;
-    return InputError(absl::StrCat(file->path, ": metadata `", kTensorChecksumKey, "`: it says ",
-                                   Quoted(file->checksum, 64), ", the tensors' bytes give ", found,
+    return InputError(absl::StrCat(file->bytes.name(), ": metadata `", kTensorChecksumKey,
+                                   "`: it says ", Quoted(file->checksum, 64),
+                                   ", the tensors' bytes give ", found,
                                    "; the file was changed after it was written"));
   }
   return absl::OkStatus();

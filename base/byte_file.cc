@@ -1,4 +1,4 @@
-#include "exec/data/byte_file.h"
+#include "base/byte_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -76,7 +76,7 @@ Status ByteFile::Read(int64_t offset, std::span<char> bytes) const {
     if (count == 0) {
       return InputError(absl::StrCat(name_, ": it was cut off while it was read: ", size_,
                                      " bytes when it was opened, now it ends before byte ",
-                                     offset + 1, "; leave data alone until the run is over"));
+                                     offset + 1, "; leave the file alone until the run is over"));
     }
     bytes = bytes.subspan(static_cast<size_t>(count));
     offset += count;

@@ -1,4 +1,4 @@
-#include "exec/data/byte_file.h"
+#include "base/byte_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

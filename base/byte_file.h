@@ -4,8 +4,8 @@
 // read then ends short and is an error, while a mapped page would end this process by SIGBUS. The
 // system's page cache serves what several ranks read; there is no cache of our own.
 // Threads: Read may be called from any number at once.
-#ifndef TIDELINE_EXEC_DATA_BYTE_FILE_H_
-#define TIDELINE_EXEC_DATA_BYTE_FILE_H_
+#ifndef TIDELINE_BASE_BYTE_FILE_H_
+#define TIDELINE_BASE_BYTE_FILE_H_
 
 #include <cstdint>
 #include <span>
@@ -43,4 +43,4 @@ class ByteFile {
 
 }  // namespace tideline
 
-#endif  // TIDELINE_EXEC_DATA_BYTE_FILE_H_
+#endif  // TIDELINE_BASE_BYTE_FILE_H_
