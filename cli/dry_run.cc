@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "cli/simulate.h"
 #include "cli/table.h"
+#include "traces/tide/tide_panels.h"
 
 namespace tideline {
 namespace {
@@ -70,19 +71,12 @@ std::vector<RoleWork> WorkOfRoles(const Program& program) {
 
 int64_t PinnedBytes(const Role& role) { return role.extent[static_cast<int>(Space::kPinnedHost)]; }
 
-// "0-3,8": the ranks that play a role.
 std::string RanksOf(const Program& program, uint32_t role) {
-  std::string text;
-  const auto ranks = static_cast<int64_t>(program.ranks.size());
-  for (int64_t first = 0; first < ranks; ++first) {
-    if (program.ranks[static_cast<size_t>(first)].role != role) continue;
-    int64_t last = first;
-    while (last + 1 < ranks && program.ranks[static_cast<size_t>(last + 1)].role == role) ++last;
-    absl::StrAppend(&text, text.empty() ? "" : ",", first);
-    if (last > first) absl::StrAppend(&text, "-", last);
-    first = last;
+  std::vector<int32_t> ranks;
+  for (size_t rank = 0; rank < program.ranks.size(); ++rank) {
+    if (program.ranks[rank].role == role) ranks.push_back(static_cast<int32_t>(rank));
   }
-  return text;
+  return FormatRanks(ranks);
 }
 
 std::string Bytes(int64_t bytes) { return HumanBytes(static_cast<double>(bytes)); }
