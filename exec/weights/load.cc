@@ -31,7 +31,7 @@ float LoadStored(const char* bytes, int64_t index, StoredType type) {
 // The part that holds index `row` of dimension 0; null for padding.
 const WeightPart* PartOf(const ParameterWeights& weights, int64_t row) {
   for (const WeightPart& part : weights.parts) {
-    if (row >= part.first && row < part.first + part.extent) return &part;
+    if (part.Holds(row)) return &part;
   }
   return nullptr;
 }
@@ -135,8 +135,7 @@ Status WeightReader::Fill(const Attributes& attributes, const Coordinates& coord
         if (source != nullptr) {
           status = Load(source->tensor);
           if (!status.ok()) return;
-          int64_t index = source->offset - source->first * source->strides[0];
-          for (size_t d = 0; d <= last; ++d) index += at[d] * source->strides[d];
+          const int64_t index = source->ElementAt(at);
           const int64_t stride = source->strides[last];
           for (int64_t k = 0; k < count; ++k) {
             values[static_cast<size_t>(run.to + i + k)] =

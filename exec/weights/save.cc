@@ -83,10 +83,8 @@ class Assembler {
       at[last] += run.column;
       for (int64_t i = 0; i < run.count; ++i, ++at[last]) {
         // Padding lies behind the last part.
-        if (at[0] < target.first || at[0] >= target.first + target.extent) continue;
-        int64_t index = target.offset - target.first * target.strides[0];
-        for (size_t d = 0; d <= last; ++d) index += at[d] * target.strides[d];
-        values_[static_cast<size_t>(index)] =
+        if (!target.Holds(at[0])) continue;
+        values_[static_cast<size_t>(target.ElementAt(at))] =
             LoadElement(bytes.data(), run.to - part.to + i, held.part.dtype);
         ++filled;
       }

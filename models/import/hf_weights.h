@@ -13,6 +13,7 @@
 #define TIDELINE_MODELS_IMPORT_HF_WEIGHTS_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,15 @@ struct WeightPart {
   int64_t offset = 0;
   std::vector<int64_t> strides = {};
   bool operator==(const WeightPart&) const = default;
+
+  // Element of the tensor for the parameter's element at `index`, one number per dimension.
+  // Precondition: Holds(index[0]).
+  int64_t ElementAt(std::span<const int64_t> index) const {
+    int64_t element = offset - first * strides[0];
+    for (size_t d = 0; d < index.size(); ++d) element += index[d] * strides[d];
+    return element;
+  }
+  bool Holds(int64_t row) const { return row >= first && row < first + extent; }
 };
 
 struct ParameterWeights {
