@@ -118,6 +118,20 @@ Status CheckKeepsWeights(const OptionValues& options, const TensorFiles& files) 
   return absl::OkStatus();
 }
 
+// The worker opens the data, and its descriptors are others than ours: its standard input is the
+// pipe that its request came through.
+Status CheckOthersCanOpen(const std::string& path) {
+  const std::string plain = std::filesystem::path(path).lexically_normal();
+  bool ours = plain == "-";
+  for (const char* place : {"/dev/std", "/dev/fd/", "/proc/self/", "/proc/thread-self/"}) {
+    ours = ours || plain.starts_with(place);
+  }
+  if (!ours) return absl::OkStatus();
+  return UsageError(absl::StrCat("--data ", path,
+                                 ": data is opened by another process, so no standard input and no "
+                                 "descriptor is read; give the path of a file"));
+}
+
 StatusOr<WorkerRequest> MakeRequest(const CommandContext& context, const Plan& plan,
                                     const Program& program) {
   const OptionValues& options = context.options;
@@ -125,12 +139,7 @@ StatusOr<WorkerRequest> MakeRequest(const CommandContext& context, const Plan& p
   if (options.Has("data")) {
     request.data_path = options.Text("data");
     TL_ASSIGN_OR_RETURN(const DataName data, ParseDataName(request.data_path));
-    // The worker's standard input is the pipe that its request came through.
-    for (const char* input : {"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"}) {
-      if (data.path != input) continue;
-      return UsageError(absl::StrCat("--data ", input,
-                                     ": the standard input is not read; give the path of a file"));
-    }
+    TL_RETURN_IF_ERROR(CheckOthersCanOpen(data.path));
   }
   request.steps = options.Integer("steps");
   if (options.Has("checkpoint")) request.checkpoint_folder = options.Text("checkpoint");
