@@ -11,57 +11,21 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "base/json.h"
 #include "base/sha256.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "cli/dry_run.h"
+#include "cli/executed_report.h"
 #include "cli/loss_log.h"
 #include "cli/run_files.h"
 #include "exec/data/data_name.h"
 #include "exec/launch/worker_client.h"
-#include "exec/ops/partial_touch.h"
 #include "models/import/hf_weights.h"
 #include "models/import/safetensors.h"
 #include "planner/program/file.h"
 
 namespace tideline {
 namespace {
-
-constexpr double kNsPerSecond = 1e9;
-
-// DEFINITIONS 18: the median over steps 2..N, the largest over ranks; none with a single step.
-std::optional<double> MeasuredStepSeconds(const RunReport& run) {
-  std::optional<double> slowest;
-  for (const RankReport& rank : run.ranks) {
-    if (rank.step_time_ns.size() < 2) return std::nullopt;
-    std::vector<int64_t> times(rank.step_time_ns.begin() + 1, rank.step_time_ns.end());
-    const size_t middle = times.size() / 2;
-    std::nth_element(times.begin(), times.begin() + middle, times.end());
-    double median = static_cast<double>(times[middle]);
-    if (times.size() % 2 == 0) {
-      median =
-          (median + static_cast<double>(*std::max_element(times.begin(), times.begin() + middle))) /
-          2;
-    }
-    slowest = std::max(slowest.value_or(0), median / kNsPerSecond);
-  }
-  return slowest;
-}
-
-TimeSplit<double> MeanSplit(const RunReport& run) {
-  TimeSplit<double> mean;
-  const double scale = 1 / (kNsPerSecond * static_cast<double>(run.counted_steps) *
-                            static_cast<double>(run.ranks.size()));
-  for (const RankReport& rank : run.ranks) {
-    mean.compute += static_cast<double>(rank.time_ns.compute) * scale;
-    mean.host += static_cast<double>(rank.time_ns.host) * scale;
-    mean.exposed_comm += static_cast<double>(rank.time_ns.exposed_comm) * scale;
-    mean.bubble += static_cast<double>(rank.time_ns.bubble) * scale;
-    mean.stall += static_cast<double>(rank.time_ns.stall) * scale;
-  }
-  return mean;
-}
 
 // Progress and notes of the running worker.
 class Watcher : public RunObserver {
@@ -178,88 +142,6 @@ StatusOr<std::unique_ptr<LossLog>> OpenLossLog(const OptionValues& options, cons
 
 // A resume whose checkpoint is at --steps already.
 bool NothingWasLeft(const RunReport& run, int64_t steps) { return run.resumed_from_step >= steps; }
-
-void WriteTouched(const RunReport& run, JsonWriter* json) {
-  json->Key("touched").BeginArray();
-  for (const TouchedOp& touched : run.touched) {
-    json->BeginObject().Field("op", Name(touched.op));
-    json->Field("declared_bytes", touched.declared_bytes);
-    json->Field("touched_bytes", touched.touched_bytes);
-    const std::string_view why = PartialTouchReason(touched.op);
-    if (why.empty()) {
-      json->NullField("why");
-    } else {
-      json->Field("why", why);
-    }
-    json->EndObject();
-  }
-  json->EndArray();
-}
-
-// `report` is none when nothing was left to run: its figures are null then.
-std::string Json(const Plan& plan, const std::optional<StepReport>& report, const RunReport& run) {
-  JsonWriter json;
-  json.BeginObject().Field("schema_version", 1);
-  json.Field("model", plan.model.name).Field("cluster", plan.cluster.name);
-  json.Field("device", "emulated").Field("gpus", plan.cluster.gpus());
-  if (report.has_value()) {
-    WriteStepReport(*report, &json);
-  } else {
-    WriteNoStepReport(&json);
-  }
-  json.Key("losses").BeginInlineArray();
-  for (const double loss : run.losses) json.Value(loss);
-  json.EndArray();
-  if (run.resumed_from_step >= 0) {
-    json.Field("resumed_from_step", run.resumed_from_step);
-  } else {
-    json.NullField("resumed_from_step");
-  }
-  if (run.finding.empty()) {
-    json.NullField("finding");
-  } else {
-    json.Field("finding", run.finding);
-  }
-  WriteTouched(run, &json);
-  json.EndObject();
-  return json.Take();
-}
-
-// Ops that touched less than 99 % of what they declared, with the reason.
-std::string TouchedText(const RunReport& run) {
-  std::string text;
-  for (const TouchedOp& touched : run.touched) {
-    const double share = static_cast<double>(touched.touched_bytes) /
-                         static_cast<double>(std::max<int64_t>(1, touched.declared_bytes));
-    if (share >= 0.99) continue;
-    const std::string_view why = PartialTouchReason(touched.op);
-    absl::StrAppendFormat(&text, "  %-22s %.1f %% of the declared bytes: %s\n", Name(touched.op),
-                          100 * share, why.empty() ? "NO REASON KNOWN" : why);
-  }
-  return text.empty() ? "" : absl::StrCat("touched by kernels\n", text);
-}
-
-std::string Text(const Plan& plan, const std::optional<StepReport>& report, const RunReport& run) {
-  std::string text = absl::StrCat(plan.model.name, " on ", plan.cluster.name, " (",
-                                  Counted(plan.cluster.gpus(), "emulated GPU"), ")\n");
-  if (report.has_value()) text += ExecutedSpeedNote(plan.cluster);
-  if (run.resumed_from_step >= 0) {
-    absl::StrAppend(&text, "resumed from step ", run.resumed_from_step, "\n");
-  }
-  if (!report.has_value()) {
-    absl::StrAppend(&text,
-                    "nothing was left to run: the checkpoint has as many steps as --steps asks "
-                    "for, or more; give a larger --steps to go on\n");
-  }
-  absl::StrAppend(&text, "loss, nats per token\n");
-  const size_t stride = std::max<size_t>(1, run.losses.size() / 10);
-  for (size_t step = 0; step < run.losses.size(); ++step) {
-    if (step % stride != 0 && step + 1 != run.losses.size()) continue;
-    absl::StrAppendFormat(&text, "  step %-6d %.6f\n", step, run.losses[step]);
-  }
-  if (!report.has_value()) return text;
-  return absl::StrCat(text, StepReportText(*report), TouchedText(run));
-}
 
 std::vector<OptionRecord> Options() {
   return {
@@ -422,44 +304,14 @@ class ExecuteCommand : public Command {
       recorder.SetMetadata(MetadataOf(plan, program, *report, "emulated"));
       TL_RETURN_IF_ERROR(WriteRunFiles(recorder, outputs, {}, *context));
     }
-    context->Print(context->json ? Json(plan, report, run) : Text(plan, report, run));
+    context->Print(context->json ? ExecutedJson(plan, report, run)
+                                 : ExecutedText(plan, report, run));
     if (!run.finding.empty()) return ComparisonError(run.finding);
     return absl::OkStatus();
   }
 };
 
 }  // namespace
-
-StatusOr<StepReport> ExecutedReport(const Plan& plan, const Program& program,
-                                    const RunReport& run) {
-  StepReport report = ReportMemory(plan, program);
-  constexpr int kDevice = static_cast<int>(Space::kDevice);
-  report.peak_memory_bytes = 0;
-  const ObservedMemory* fullest = nullptr;
-  for (size_t rank = 0; rank < run.ranks.size(); ++rank) {
-    const RankReport& measured = run.ranks[rank];
-    RankFigures& figures = report.ranks[rank];
-    // An eager run reserves every buffer apart; what the plan takes is then its layout.
-    const bool eager = measured.observed[kDevice].has_value();
-    figures.peak_memory_bytes =
-        (eager ? measured.extent : measured.reserved_peak)[kDevice] + report.runtime_bytes;
-    figures.live_peak_bytes = measured.live_peak[kDevice];
-    report.peak_memory_bytes = std::max(report.peak_memory_bytes, figures.peak_memory_bytes);
-    if (!measured.observed[kDevice].has_value()) continue;
-    const ObservedMemory& observed = *measured.observed[kDevice];
-    figures.observed_peak_bytes = observed.peak;
-    if (fullest == nullptr || observed.peak > fullest->peak) fullest = &observed;
-  }
-  if (fullest != nullptr) {
-    report.peak_by_category = fullest->peak_by_category;
-  }
-  if (run.counted_steps > 0) report.split = MeanSplit(run);
-  if (const std::optional<double> seconds = MeasuredStepSeconds(run); seconds.has_value()) {
-    TL_ASSIGN_OR_RETURN(const StepFlops flops, FlopsOfStep(plan, program));
-    SetStepTime(*seconds, plan, flops, &report);
-  }
-  return report;
-}
 
 WorkerRequest RequestFor(const Plan& plan, const Program& program) {
   WorkerRequest request;

@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "cli/command.h"
-#include "cli/step_report.h"
 #include "exec/interpreter/run_report.h"
 #include "exec/worker/protocol.h"
 #include "planner/plan/plan.h"
@@ -14,9 +13,6 @@
 namespace tideline {
 
 std::unique_ptr<Command> MakeExecuteCommand();
-
-// The step figures of an execution: what was reserved and observed, and the measured times.
-StatusOr<StepReport> ExecutedReport(const Plan& plan, const Program& program, const RunReport& run);
 
 // A request to play `program` on emulated devices with the memory of the plan's GPUs; everything
 // else has its default.

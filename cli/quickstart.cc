@@ -20,6 +20,7 @@
 #include "base/file.h"
 #include "base/units.h"
 #include "cli/execute.h"
+#include "cli/executed_report.h"
 #include "cli/run_files.h"
 #include "cli/simulate.h"
 #include "cli/simulator_evaluator.h"

@@ -250,7 +250,11 @@ TEST(BadInputTest, AResumeIsOfTheSameRun) {
 TEST(BadInputTest, DataThatNeverEndsOrIsTheWorkersOwn) {
   const std::string plan = Write("data.json", SmallPlan());
   ExpectError(Tideline({"execute", plan, "--data", "/dev/zero"}), 5, {"/dev/zero", "device"});
-  ExpectError(Tideline({"execute", plan, "--data", "/dev/stdin"}), 2, {"--data", "/dev/stdin"});
+  // The data is opened by the worker, whose descriptors are others than the program's.
+  for (const char* own : {"-", "/dev/stdin", "//dev/./stdin", "/dev/stdout", "/dev/stderr",
+                          "/dev/fd/3", "/proc/self/fd/1", "/proc/thread-self/fd/0"}) {
+    ExpectError(Tideline({"execute", plan, "--data", own}), 2, {"--data", own, "another process"});
+  }
   ExpectError(Tideline({"execute", plan, "--data", Write("short", "x")}), 5, {"short", "17"});
   ExpectError(Tideline({"execute", plan, "--checkpoint", plan}), 2, {"--checkpoint"});
   ExpectError(Tideline({"simulate", plan, "--slow", "rank=0:2", "--slow", "rank=0:3"}), 2,

@@ -13,8 +13,8 @@ namespace {
 
 std::string InTemp(const std::string& name) { return ::testing::TempDir() + "/" + name; }
 
-// A learning rate of 0 leaves every weight as it is, so one
-// step saves what was loaded, however the plan cuts, moves and gathers it.
+// A learning rate of 0 leaves every weight as it is, so one step saves what was loaded, however the
+// plan cuts, moves and gathers it.
 TEST(WeightsTest, EveryPlanSavesWhatItLoads) {
   std::map<std::string, std::string> loaded;  // bytes of the file, by model
   for (PlanCase& plan_case : PlanCases()) {
