@@ -69,26 +69,31 @@ class Finder {
     }
   }
 
-  // What of `part` the moves put into persistent buffers: those of the widest type only.
+  // What of `part` the moves put into persistent buffers. Where they put it into several, only the
+  // widest type counts: beside a master that is cut over the ranks, a narrow copy may be whole.
   void AddMoved(const StoredPart& part, const std::vector<Move>& moves,
                 std::vector<StoredPart>& stored) const {
-    const Move* best = nullptr;
+    int64_t widest = 0;
+    const auto counts = [&](const Move& move) {
+      return move.from == part.buffer && role_.buffers[move.to].persistent;
+    };
+    for (const Move& move : moves) {
+      if (counts(move)) widest = std::max(widest, SizeOf(move.dtype));
+    }
     const int64_t part_end = part.part.to + part.part.end - part.part.begin;
     for (const Move& move : moves) {
-      if (move.from != part.buffer || !role_.buffers[move.to].persistent) continue;
-      if (move.from_begin >= part_end || move.from_begin + move.count <= part.part.to) continue;
-      if (best == nullptr || SizeOf(move.dtype) > SizeOf(best->dtype)) best = &move;
+      if (!counts(move) || SizeOf(move.dtype) < widest) continue;
+      const int64_t begin = std::max(part.part.to, move.from_begin);
+      const int64_t end = std::min(part_end, move.from_begin + move.count);
+      if (begin >= end) continue;
+      StoredPart moved = part;
+      moved.buffer = move.to;
+      moved.dtype = move.dtype;
+      moved.part.begin = part.part.begin + begin - part.part.to;
+      moved.part.end = moved.part.begin + end - begin;
+      moved.part.to = move.to_begin + begin - move.from_begin;
+      stored.push_back(std::move(moved));
     }
-    if (best == nullptr) return;
-    const int64_t begin = std::max(part.part.to, best->from_begin);
-    const int64_t end = std::min(part_end, best->from_begin + best->count);
-    StoredPart moved = part;
-    moved.buffer = best->to;
-    moved.dtype = best->dtype;
-    moved.part.begin = part.part.begin + begin - part.part.to;
-    moved.part.end = moved.part.begin + end - begin;
-    moved.part.to = best->to_begin + begin - best->from_begin;
-    stored.push_back(std::move(moved));
   }
 
   const Program& program_;
