@@ -119,7 +119,7 @@ class Search {
       family_of_.push_back(&families_[FamilyPin(candidate.plan)]);
     }
     TL_RETURN_IF_ERROR(EvaluateFamilies());
-    TL_RETURN_IF_ERROR(EvaluateStubborn());
+    TL_RETURN_IF_ERROR(EvaluateUnsettled());
     TL_RETURN_IF_ERROR(EvaluateMore());
     if (result_.candidates.empty()) TL_RETURN_IF_ERROR(EvaluateLong());
     if (result_.candidates.empty()) TL_RETURN_IF_ERROR(EvaluateLean());
@@ -159,7 +159,7 @@ class Search {
 
   // Families whose first attempts were all too big have more while nothing fits, or while they
   // promise more than what does.
-  Status EvaluateStubborn() {
+  Status EvaluateUnsettled() {
     for (const size_t index : OrderedByEstimate(/*by_memory=*/false)) {
       const Estimate& estimate = candidates_[index].estimate;
       if (evaluated_ >= kMostAttempts) break;

@@ -229,7 +229,7 @@ class Picture {
            "start");
       label = std::max(label, line + 20);
     } else if (capacity > 0) {
-      Text(right + 8, top + 4, absl::StrCat("capacity ", Amount(capacity)), 11.5, "#C00000",
+      Text(right + 8, top + 4, absl::StrCat("\u2191 capacity ", Amount(capacity)), 11.5, "#C00000",
            "start");
       label = std::max(label, top + 20.0);
     }

@@ -152,13 +152,13 @@ TEST(TideSvg, DrawsBandsCapacityPeakAndAxes) {
                              {"parameter", "gradient", "activation"}, {}));
 }
 
-// A capacity far above the tide is written beside it and does not flatten it.
+// A capacity far above the tide is written beside it, with an arrow, and does not flatten it.
 TEST(TideSvg, KeepsTheTideVisibleUnderAVastCapacity) {
   TideCurve curve = Curve({Sample(0, 0, 1 << 20), Sample(1000, 0, 2 << 20)});
   curve.capacity_bytes = int64_t{80} << 30;
   const std::string svg =
       DrawTideSvg(std::vector<TidePanel>{{&curve, curve.name}}, {"parameter"}, {});
-  EXPECT_NE(svg.find(">capacity 80 GiB<"), std::string::npos);
+  EXPECT_NE(svg.find(">\u2191 capacity 80 GiB<"), std::string::npos);
   EXPECT_EQ(svg.find("stroke=\"#C00000\""), std::string::npos);
   EXPECT_NE(svg.find(">2 MiB<"), std::string::npos);
 }
