@@ -173,6 +173,7 @@ JsonWriter& JsonWriter::Value(uint64_t value) {
 JsonWriter& JsonWriter::Value(double value) {
   BeforeValue();
   text_ += std::isfinite(value) ? ShortestReal(value) : "null";
+  if (value == 0 && std::signbit(value)) text_ += ".0";  // "-0" would be read as an integer
   return *this;
 }
 

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/text.h"
 
 namespace tideline {
 namespace {
@@ -12,7 +13,7 @@ bool Has(std::string_view letters, char letter) {
 }
 
 Status Malformed(std::string_view text, const std::string& why) {
-  return InputError(absl::StrCat("equation '", std::string(text), "': ", why,
+  return InputError(absl::StrCat("equation ", Quoted(text), ": ", why,
                                  "; write it like 'bsk,kn->bsn', one letter a-z per dimension"));
 }
 
@@ -33,11 +34,11 @@ StatusOr<std::vector<std::string>> Terms(std::string_view text) {
     std::string seen;
     for (char letter : term) {
       if (letter < 'a' || letter > 'z') {
-        return Malformed(text, absl::StrCat("'", std::string(1, letter), "' is no letter"));
+        return Malformed(text, absl::StrCat(Quoted({&letter, 1}), " is no letter"));
       }
       if (Has(seen, letter)) {
         return Malformed(
-            text, absl::StrCat("letter '", std::string(1, letter), "' is twice in '", term, "'"));
+            text, absl::StrCat("letter '", std::string(1, letter), "' is twice in ", Quoted(term)));
       }
       seen += letter;
     }

@@ -314,7 +314,8 @@ class FirstError : public google::protobuf::io::ErrorCollector {
  public:
   void AddError(int line, int column, const std::string& message) override {
     if (!text_.empty()) return;
-    text_ = absl::StrCat("line ", line + 1, ", column ", column + 1, ": ", InOurWords(message));
+    text_ = absl::StrCat("line ", line + 1, ", column ", column + 1, ": ",
+                         Quoted(InOurWords(message), 1000));
   }
   const std::string& text() const { return text_; }
 
@@ -392,7 +393,10 @@ StatusOr<Plan> ParsePlan(std::string_view content, const std::string& where) {
     return InputError(absl::StrCat(
         where, ": neither JSON (which starts with \"{\") nor a plan in text form: ", error.text()));
   }
-  return FromFile(file, where);
+  // Through JSON, so that both forms hold the same values (names are UTF-8).
+  plan_file::Plan same;
+  TL_RETURN_IF_ERROR(MessageFromJson(MessageToJson(file), where, &same));
+  return FromFile(same, where);
 }
 
 StatusOr<Plan> ReadPlan(const std::string& path) {

@@ -146,6 +146,15 @@ TEST(JsonWriterTest, NumbersReadBackToTheSameBits) {
   }
 }
 
+TEST(JsonWriterTest, ZeroKeepsItsSign) {
+  JsonWriter json;
+  json.BeginArray().Value(-0.0).Value(0.0).EndArray();
+  const auto document = Parse(json.Take());
+  const auto items = *document->root().AsArray();
+  EXPECT_TRUE(std::signbit(*items[0].AsReal()));
+  EXPECT_FALSE(std::signbit(*items[1].AsReal()));
+}
+
 TEST(JsonWriterTest, WhatJsonCannotHoldIsReplaced) {
   JsonWriter json;
   json.BeginInlineArray().Value(std::nan("")).Value(INFINITY);

@@ -9,6 +9,8 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "tests/fuzz/target.h"
+
 namespace tideline {
 namespace {
 
@@ -112,7 +114,11 @@ class LastInput {
   LastInput() {
     const char* folder = std::getenv("TEST_UNDECLARED_OUTPUTS_DIR");
     if (folder == nullptr) return;
-    const std::string path = std::string(folder) + "/fuzz_last_input";
+    std::string path = std::string(folder) + "/fuzz_last_input";
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    if (test != nullptr) path += std::string("_") + test->name();
+    std::replace(path.begin() + static_cast<std::ptrdiff_t>(std::string(folder).size()) + 1,
+                 path.end(), '/', '_');
     descriptor_ = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   }
   LastInput(const LastInput&) = delete;
@@ -132,27 +138,6 @@ class LastInput {
  private:
   int descriptor_ = -1;
 };
-
-bool Printable(std::string_view message) {
-  return std::all_of(message.begin(), message.end(), [](char c) {
-    return c == '\n' || (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f);
-  });
-}
-
-// What is wrong with the answer to one input; empty when nothing is.
-std::string Finding(const Status& status, const FuzzOptions& options) {
-  if (status.ok()) return "";
-  const std::string message(status.message());
-  const int code = ExitCode(status);
-  if (std::find(options.exit_codes.begin(), options.exit_codes.end(), code) ==
-      options.exit_codes.end()) {
-    return "exit code " + std::to_string(code) + ": " + message;
-  }
-  if (message.empty()) return "an error without a message";
-  if (message.size() > options.longest_message) return "a message too long to read: " + message;
-  if (!Printable(message)) return "an unprintable message: " + message;
-  return "";
-}
 
 }  // namespace
 
@@ -181,7 +166,7 @@ FuzzResult FuzzParser(const std::vector<std::string>& seeds,
     const std::string input = Mutate(seeds, options.tokens, &random);
     last_input.Set(input);
     const Status status = parse(input);
-    const std::string finding = Finding(status, options);
+    const std::string finding = FindingOf(status, options.exit_codes);
     if (!finding.empty()) {
       ADD_FAILURE() << "case " << index << " of seed " << options.seed << ": " << finding
                     << "\ninput:\n"

@@ -2,7 +2,8 @@
 // crashes nor answers with a bare or unprintable message.
 //
 // Case i of a run depends only on (seed, i), so a finding repeats. The input of the case that is
-// being tried lies in the test's output folder as fuzz_last_input: after a crash it is the culprit.
+// being tried lies in the test's output folder as fuzz_last_input_TEST: after a crash it is the
+// culprit.
 //
 //   TEST(ClusterFuzzTest, Text) {
 //     const FuzzResult result = FuzzParser({"4x dgx-a100-80g{gpus=1}"}, [](std::string_view text) {
@@ -32,7 +33,6 @@ struct FuzzOptions {
   uint64_t seed = 1;
   std::vector<std::string> tokens = {};     // words of the format, spliced in
   std::vector<int> exit_codes = {2, 3, 5};  // what an error may end a program with
-  size_t longest_message = 6000;
 };
 
 struct FuzzResult {

@@ -48,7 +48,7 @@ TEST(EquationTest, MalformedOnesSayWhy) {
       {"bskz,kn->bsn", "'z' is in the first operand only"},
       {"bsk,knz->bsn", "'z' is in the second operand only"},
       {"bsk,kn,z->bsn", "'z' of the bias"},
-      {"bss,sn->bn", "twice in 'bss'"},
+      {"bss,sn->bn", "twice in `bss`"},
       {"b1,1n->bn", "no letter"},
       {"", "no '->'"},
   };

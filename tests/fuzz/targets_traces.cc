@@ -1,12 +1,14 @@
-// Mutated Run files: as they are, and with every checksum made right again so that the decoders
-// behind the checksums are reached; ten seconds for the group.
-#include <gtest/gtest.h>
+// Run files: as they are, and with every checksum made right again, so that the decoders behind the
+// checksums are reached.
+#include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
-#include <string>
+#include <filesystem>
 
+#include "base/check.h"
 #include "base/file.h"
-#include "tests/fuzz/mutate.h"
+#include "tests/fuzz/target.h"
 #include "traces/run/packed_columns.h"
 #include "traces/run/run_file_reader.h"
 #include "traces/run/run_file_writer.h"
@@ -16,9 +18,10 @@ namespace tideline {
 namespace {
 
 std::string RunFileBytes(int events) {
-  const std::string path = testing::TempDir() + "/fuzz_seed.tlr";
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("fuzz_seed_" + std::to_string(getpid()) + ".tlr");
   auto writer = RunFileWriter::Create(path);
-  EXPECT_TRUE(writer.ok()) << writer.status();
+  TL_CHECK(writer.ok(), "a seed must be valid");
   RunMetadata metadata;
   metadata.source = "simulated";
   metadata.categories = {"parameter", "gradient"};
@@ -35,8 +38,10 @@ std::string RunFileBytes(int events) {
     (*writer)->Add(event);
     (*writer)->Add(MemorySample{0, 0, static_cast<uint8_t>(i % 2), i * 1000, i * 256});
   }
-  EXPECT_TRUE((*writer)->Finish().ok());
-  return *ReadFile(path);
+  TL_CHECK((*writer)->Finish().ok(), "a seed must be valid");
+  const std::string bytes = *ReadFile(path);
+  std::filesystem::remove(path);
+  return bytes;
 }
 
 // Whatever is accepted must be what the format promises, and must be usable.
@@ -80,25 +85,28 @@ std::string Sealed(std::string bytes) {
   return bytes;
 }
 
-TEST(RunFileFuzzTest, Bytes) {
-  const std::string seed = RunFileBytes(40);
-  const FuzzResult result = FuzzParser(
-      {seed, RunFileBytes(0), seed.substr(0, seed.size() - 16)},
-      [](std::string_view bytes) { return ReadEverything(std::string(bytes)); },
-      {.budget_s = 5, .tokens = {"TBLK", "TLRUNEND", std::string(8, '\0')}, .exit_codes = {5}});
-  EXPECT_GT(result.rejected, 1000);
-}
+Status ReadAsIs(std::string_view bytes) { return ReadEverything(std::string(bytes)); }
+Status ReadSealed(std::string_view bytes) { return ReadEverything(Sealed(std::string(bytes))); }
 
-TEST(RunFileFuzzTest, BytesBehindRightChecksums) {
-  const FuzzResult result = FuzzParser(
-      {RunFileBytes(40), RunFileBytes(3)},
-      [](std::string_view bytes) { return ReadEverything(Sealed(std::string(bytes))); },
-      {.budget_s = 5,
-       .tokens = {"TBLK", std::string(8, '\xff'), std::string("\x08", 1), "\"ranks\":[{\"rank\":"},
-       .exit_codes = {5}});
-  EXPECT_GT(result.accepted, 100);
-  EXPECT_GT(result.rejected, 1000);
+std::vector<std::string> WholeAndCutOff() {
+  const std::string whole = RunFileBytes(40);
+  return {whole, RunFileBytes(0), whole.substr(0, whole.size() - 16)};
 }
+std::vector<std::string> Whole() { return {RunFileBytes(40), RunFileBytes(3)}; }
 
 }  // namespace
+
+std::vector<FuzzTarget> TraceTargets() {
+  return {
+      {.name = "run_file",
+       .parse = ReadAsIs,
+       .seeds = WholeAndCutOff,
+       .tokens = {"TBLK", "TLRUNEND", std::string(8, '\0')}},
+      {.name = "run_file_sealed",
+       .parse = ReadSealed,
+       .seeds = Whole,
+       .tokens = {"TBLK", std::string(8, '\xff'), std::string("\x08", 1), "\"ranks\":[{\"rank\":"}},
+  };
+}
+
 }  // namespace tideline
