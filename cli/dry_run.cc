@@ -47,8 +47,9 @@ RoleWork WorkOf(const Program& program, const Role& role) {
   RoleWork work;
   work.prologue = static_cast<int64_t>(role.prologue.instructions.size());
   work.epilogue = static_cast<int64_t>(role.epilogue.instructions.size());
-  if (role.bodies.empty()) return work;
-  const Section& body = role.bodies.back();
+  const Section* steady = SteadyBody(program, role);
+  if (steady == nullptr) return work;
+  const Section& body = *steady;
   work.step = static_cast<int64_t>(body.instructions.size());
   for (const Instruction& instruction : body.instructions) {
     if (instruction.kind == InstructionKind::kCollective) {

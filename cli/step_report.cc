@@ -141,7 +141,8 @@ StatusOr<StepFlops> FlopsOfStep(const Plan& plan, const Program& program) {
       (profile.flops_forward + profile.flops_backward) * static_cast<double>(plan.global_batch);
   std::vector<double> by_role;
   for (const Role& role : program.roles) {
-    by_role.push_back(role.bodies.empty() ? 0 : ExecutedFlops(program, role.bodies.back()));
+    const Section* body = SteadyBody(program, role);
+    by_role.push_back(body == nullptr ? 0 : ExecutedFlops(program, *body));
   }
   for (const Rank& rank : program.ranks) flops.executed += by_role[rank.role];
   return flops;

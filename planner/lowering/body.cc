@@ -1,5 +1,7 @@
 #include "planner/lowering/body.h"
 
+#include <optional>
+
 #include "base/check.h"
 #include "planner/lowering/compiled_nodes.h"
 #include "planner/lowering/gradient_sync.h"
@@ -9,10 +11,20 @@
 namespace tideline {
 namespace {
 
+// A stage's list, of an evaluation the forward half of it: what goes forward keeps its order on
+// both ends of every transfer, so the half is as consistent as the whole.
+std::vector<ScheduleItem> ItemsOf(const Draft& draft, int32_t stage, BodyKind kind) {
+  std::vector<ScheduleItem> items = draft.order[stage];
+  if (kind == BodyKind::kEvaluation) {
+    std::erase_if(items, [](const ScheduleItem& item) { return item.unit.backward; });
+  }
+  return items;
+}
+
 // The blocks a stage runs, unit after unit.
-std::vector<int32_t> StepBlocks(const Draft& draft, int32_t stage) {
+std::vector<int32_t> StepBlocks(const Draft& draft, const std::vector<ScheduleItem>& items) {
   std::vector<int32_t> blocks;
-  for (const ScheduleItem& item : draft.order[stage]) {
+  for (const ScheduleItem& item : items) {
     if (item.kind != ScheduleItem::Kind::kRun) continue;
     const StageChunk& chunk = draft.chunks[item.unit.chunk];
     for (int64_t i = 0; i < chunk.blocks; ++i) {
@@ -25,16 +37,18 @@ std::vector<int32_t> StepBlocks(const Draft& draft, int32_t stage) {
 
 class Body {
  public:
-  explicit Body(StageContext& context)
+  Body(StageContext& context, BodyKind kind)
       : context_(context),
         draft_(*context.draft),
         graph_(context.graph()),
+        items_(ItemsOf(draft_, context.stage, kind)),
         writer_(&context.role(), &context.role().bodies.emplace_back()),
         nodes_(CompileNodes(context)),
         by_block_(NodesByBlock(graph_)),
         boundaries_(BlockBoundaries(graph_)),
-        gather_(&context, &writer_, StepBlocks(draft_, context.stage)),
-        gradients_(&context, &writer_) {}
+        gather_(&context, &writer_, StepBlocks(draft_, items_)) {
+    if (kind == BodyKind::kTraining) gradients_.emplace(&context, &writer_);
+  }
 
   void Run() {
     FindTokens();
@@ -42,14 +56,14 @@ class Body {
     if (context_.has_block(graph_.blocks - 1)) {
       loss_total_ = context_.AddBuffer("loss total", 4, Category::kWorkspace);
     }
-    for (const ScheduleItem& item : draft_.order[context_.stage]) {
+    for (const ScheduleItem& item : items_) {
       item.kind == ScheduleItem::Kind::kRun ? RunUnit(item.unit) : Transfer(item);
       const int32_t micro_batch = item.unit.micro_batch;
       if (--items_left_[micro_batch] == 0) {
         std::vector<uint32_t>().swap(instances_[micro_batch]);
       }
     }
-    gradients_.Finish();
+    if (gradients_) gradients_->Finish();
     ReportLoss();
   }
 
@@ -132,7 +146,7 @@ class Body {
   void CountItems() {
     instances_.resize(draft_.micro_batches);
     items_left_.assign(draft_.micro_batches, 0);
-    for (const ScheduleItem& item : draft_.order[context_.stage]) {
+    for (const ScheduleItem& item : items_) {
       ++items_left_[item.unit.micro_batch];
     }
   }
@@ -180,7 +194,7 @@ class Body {
     for (const CompiledOperand& operand : compiled) {
       if (operand.kind == CompiledOperand::Kind::kGradient) {
         gradient = operand.tensor;
-        overwrites = gradients_.Overwrites(gradient, unit.micro_batch);
+        overwrites = gradients_->Overwrites(gradient, unit.micro_batch);
       }
     }
     if (phase == Phase::kRecompute) StartAnew(compiled, unit.micro_batch);
@@ -189,7 +203,7 @@ class Body {
                                 ? Access::kWrite
                                 : operand.access;
       if (operand.kind == CompiledOperand::Kind::kGradient) {
-        operands_.push_back(gradients_.Target(operand.tensor, operand.bytes, access));
+        operands_.push_back(gradients_->Target(operand.tensor, operand.bytes, access));
         continue;
       }
       Operand result{.offset = operand.offset, .bytes = operand.bytes, .access = access};
@@ -216,7 +230,7 @@ class Body {
     if (gradient == kNone) return;
     for (const CompiledOperand& operand : compiled) {
       if (operand.kind != CompiledOperand::Kind::kGradient) continue;
-      gradients_.Wrote(operand.tensor, unit.micro_batch);
+      gradients_->Wrote(operand.tensor, unit.micro_batch);
     }
   }
 
@@ -326,12 +340,13 @@ class Body {
   StageContext& context_;
   const Draft& draft_;
   const Graph& graph_;
+  const std::vector<ScheduleItem> items_;
   SectionWriter writer_;
   CompiledNodes nodes_;
   BlockNodes by_block_;
   Boundaries boundaries_;
   ParameterGather gather_;
-  GradientSync gradients_;
+  std::optional<GradientSync> gradients_;  // of a training step
 
   TensorId ids_ = kNone;
   TensorId targets_ = kNone;
@@ -350,6 +365,6 @@ class Body {
 
 }  // namespace
 
-void EmitBody(StageContext& context) { Body(context).Run(); }
+void EmitBody(StageContext& context, BodyKind kind) { Body(context, kind).Run(); }
 
 }  // namespace tideline

@@ -1,4 +1,7 @@
-// Body of one role: one training step.
+// Body of one role: one training step, or the evaluation of one batch.
+//
+// An evaluation is the forward half of a step: the loss of a batch, by the same instructions in the
+// same order, with nothing saved for backward and nothing that lasts changed.
 //
 // Units run in the order of the stage's list. Each micro-batch has its own instance of every
 // storage; lifetimes are inserted later from what is touched. Lookahead is bounded so that the live
@@ -12,8 +15,10 @@
 
 namespace tideline {
 
-// Appends body 0 to the role.
-void EmitBody(StageContext& context);
+enum class BodyKind : uint8_t { kTraining, kEvaluation };
+
+// Appends a body to the role.
+void EmitBody(StageContext& context, BodyKind kind);
 
 }  // namespace tideline
 

@@ -27,7 +27,7 @@ void AddRanks(Program* program) {
 
 }  // namespace
 
-Program Emit(const Draft& draft) {
+Program Emit(const Draft& draft, bool evaluation) {
   Program program;
   program.mesh = draft.mesh;
   program.mesh_order = draft.plan.mesh_order;
@@ -41,10 +41,12 @@ Program Emit(const Draft& draft) {
     StageContext context =
         MakeStageContext(draft, stage, &program, &builder, static_cast<uint32_t>(stage));
     EmitPrologue(context);
-    EmitBody(context);
+    EmitBody(context, BodyKind::kTraining);
+    if (evaluation) EmitBody(context, BodyKind::kEvaluation);
   }
   AddRanks(&program);
   program.schedule = {{.body = 0, .times = 0}};
+  if (evaluation) program.evaluation = 1;
   return program;
 }
 

@@ -7,10 +7,10 @@
 
 namespace tideline {
 
-// One role per stage, with prologue and one body; ranks in mesh order; no lifetimes or addresses
-// yet (InsertLifetimes and AssignAddresses follow). Works after any pass. Linear in the
-// instructions.
-Program Emit(const Draft& draft);
+// One role per stage, with prologue and one body, with `evaluation` a second one outside the
+// schedule; ranks in mesh order; no lifetimes or addresses yet (InsertLifetimes and AssignAddresses
+// follow). Works after any pass. Linear in the instructions.
+Program Emit(const Draft& draft, bool evaluation = false);
 
 }  // namespace tideline
 

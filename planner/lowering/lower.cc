@@ -66,7 +66,7 @@ StatusOr<Draft> DraftOf(const Plan& plan, const LowerOptions& options) {
 StatusOr<Program> Lower(const Plan& plan, const LowerOptions& options) {
   TL_ASSIGN_OR_RETURN(const Draft draft, DraftOf(plan, options));
   Timer timer(options);
-  Program program = Emit(draft);
+  Program program = Emit(draft, options.evaluation);
   timer.Charge("emit");
   InsertAllLifetimes(&program);
   timer.Charge("lifetimes");

@@ -24,6 +24,8 @@ struct PassTiming {
 struct LowerOptions {
   // Emit and verify the draft after every pass: for tests, since it costs a whole lowering each.
   bool verify_each_pass = false;
+  // Also make the body that evaluates one batch (Program::evaluation).
+  bool evaluation = false;
   // Verify the finished Program; the search leaves it to whoever plays the winner.
   bool verify = true;
   // When not null: the passes that ran, and then "emit", "lifetimes", "addresses", "verify".

@@ -373,6 +373,7 @@ StatusOr<Program> Reader::Read(const file::Program& in) {
   for (const file::BodyRun& run : in.schedule()) {
     program.schedule.push_back({run.body(), run.times()});
   }
+  program.evaluation = in.evaluation() - 1;
   if (!status_.ok()) return status_;
   return program;
 }

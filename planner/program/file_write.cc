@@ -200,6 +200,7 @@ std::string Serialize(const Program& program) {
     entry->set_body(run.body);
     entry->set_times(run.times);
   }
+  out.set_evaluation(PlusOne(program.evaluation));
   std::string bytes;
   TL_CHECK(out.SerializeToString(&bytes), "a Program is below the 2 GiB of protocol buffers");
   return bytes;

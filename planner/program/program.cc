@@ -145,6 +145,12 @@ std::vector<Section*> Sections(Role& role) {
   return sections;
 }
 
+const Section* SteadyBody(const Program& program, const Role& role) {
+  if (program.schedule.empty()) return nullptr;
+  const uint32_t body = program.schedule.back().body;
+  return body < role.bodies.size() ? &role.bodies[body] : nullptr;
+}
+
 std::string SectionName(const Role& role, size_t section) {
   if (section == 0) return "prologue";
   if (section == role.bodies.size() + 1) return "epilogue";

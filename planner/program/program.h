@@ -278,6 +278,9 @@ struct Program {
   std::vector<Role> roles;
   std::vector<Rank> ranks;  // rank r is device r of the cluster: node r / gpus, GPU r % gpus
   std::vector<BodyRun> schedule;
+  // A body outside the schedule that computes the loss of one batch of the evaluation data and
+  // writes nothing persistent; whoever plays the Program says when. kNoId: there is none.
+  uint32_t evaluation = kNoId;
 };
 
 // Members of `group` as seen from `rank`, in the group's order; contains `rank` unless a subset
@@ -301,6 +304,9 @@ int64_t MeshSize(const Program& program);
 // Every section of a role in play order: prologue, bodies, epilogue.
 std::vector<const Section*> Sections(const Role& role);
 std::vector<Section*> Sections(Role& role);
+
+// The body that the last entry of the schedule repeats: a step as people mean it. Null for none.
+const Section* SteadyBody(const Program& program, const Role& role);
 
 // "prologue", "body 0", ..., "epilogue": names of the entries of Sections().
 std::string SectionName(const Role& role, size_t section);

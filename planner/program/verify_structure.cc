@@ -81,6 +81,7 @@ class RoleChecker {
     const std::vector<const Section*> sections = Sections(role_);
     for (size_t index = 0; index < sections.size(); ++index) {
       section_ = sections[index];
+      evaluates_ = program_.evaluation != kNoId && index == size_t{program_.evaluation} + 1;
       for (uint32_t i = 0; i < section_->instructions.size(); ++i) {
         const Status status = CheckInstruction(i);
         if (!status.ok()) return Annotate(status, Where(program_, role_, index, i));
@@ -113,7 +114,13 @@ class RoleChecker {
       }
     }
     operands_ = section_->Operands(instruction);
-    for (const Operand& operand : operands_) TL_RETURN_IF_ERROR(CheckOperand(operand));
+    for (const Operand& operand : operands_) {
+      TL_RETURN_IF_ERROR(CheckOperand(operand));
+      if (evaluates_ && operand.access != Access::kRead &&
+          role_.buffers[operand.buffer].persistent) {
+        return InternalError("operand: an evaluation must leave persistent buffers as they are");
+      }
+    }
     return CheckKind(instruction);
   }
 
@@ -299,6 +306,7 @@ class RoleChecker {
   std::vector<Range> affine_ranges_;      // empty until asked for
   std::map<uint32_t, bool> is_member_;    // per group asked for
   const Section* section_ = nullptr;
+  bool evaluates_ = false;  // section_ is the evaluation
   std::span<const Operand> operands_;
 };
 

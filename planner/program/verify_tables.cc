@@ -157,6 +157,14 @@ Status CheckTables(const Program& program) {
       return InternalError(Message("schedule[", index, "]: body ", run.body, " x ", run.times,
                                    " is not in every role; all have ", bodies, " bodies"));
     }
+    if (run.body == program.evaluation) {
+      return InternalError(Message("schedule[", index, "]: body ", run.body,
+                                   " is the evaluation, which no step is"));
+    }
+  }
+  if (program.evaluation != kNoId && program.evaluation >= bodies) {
+    return InternalError(Message("evaluation: body ", program.evaluation,
+                                 " is not in every role; all have ", bodies, " bodies"));
   }
   return absl::OkStatus();
 }
