@@ -5,42 +5,45 @@
 #ifndef TIDELINE_EXEC_COMM_ELEMENT_H_
 #define TIDELINE_EXEC_COMM_ELEMENT_H_
 
-#include <bit>
 #include <cstdint>
 #include <cstring>
 
+#include "base/host_device.h"
+#include "base/numerics.h"
 #include "models/ir/dtype.h"
 
 namespace tideline {
 
-inline float BF16ToFloat(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
+TIDELINE_HOST_DEVICE inline float BF16ToFloat(uint16_t bits) {
+  return internal::FloatOf(uint32_t{bits} << 16);
+}
 
-inline uint16_t FloatToBF16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
+TIDELINE_HOST_DEVICE inline uint16_t FloatToBF16(float value) {
+  const uint32_t bits = internal::BitsOf(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>(bits >> 16 | 0x40u);
   return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
-inline float F16ToFloat(uint16_t bits) {
+TIDELINE_HOST_DEVICE inline float F16ToFloat(uint16_t bits) {
   const uint32_t sign = uint32_t{bits & 0x8000u} << 16;
   const uint32_t magnitude = bits & 0x7fffu;
   if (magnitude >= 0x7c00u)
-    return std::bit_cast<float>(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
+    return internal::FloatOf(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
   // The exponent bias differs by 112; multiplying by 2^112 also normalises subnormal values.
-  const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
-  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(scaled));
+  const float scaled = internal::FloatOf(magnitude << 13) * 0x1p112f;
+  return internal::FloatOf(sign | internal::BitsOf(scaled));
 }
 
-inline uint16_t FloatToF16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
+TIDELINE_HOST_DEVICE inline uint16_t FloatToF16(float value) {
+  const uint32_t bits = internal::BitsOf(value);
   const uint16_t sign = static_cast<uint16_t>(bits >> 16 & 0x8000u);
   const uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return sign | 0x7e00u;
   if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // 65520 and above round to infinity
   if (magnitude < 0x38800000u) {
     // Below 2^-14: adding 1/2 leaves round-to-nearest-even multiples of 2^-24 in the low bits.
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    return sign | static_cast<uint16_t>(std::bit_cast<uint32_t>(shifted) - 0x3f000000u);
+    const float shifted = internal::FloatOf(magnitude) + 0.5f;
+    return sign | static_cast<uint16_t>(internal::BitsOf(shifted) - 0x3f000000u);
   }
   const uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
   return sign | static_cast<uint16_t>((rounded - 0x38000000u) >> 13);

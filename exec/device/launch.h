@@ -1,23 +1,28 @@
 // Launch<Kernel>: makes one Operation of one kernel call. Its byte ranges are those of the views
 // among the arguments, so a kernel cannot be launched without declaring what it touches.
 //
-// A kernel is a struct with a name and a Run that one block executes:
+// A kernel is a struct with a name and a Run that one block executes (exec/device/block.h):
 //
 //   struct Double {
 //     static constexpr const char* kName = "double";
+//     static constexpr int kThreads = Block::kWideThreads;  // of a block on a GPU; may be left out
 //     template <typename Mode>
-//     static void Run(const Block& block, In<float, Mode> x, Out<float, Mode> y);
+//     TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> x,
+//                                          Out<float, Mode> y);
 //   };
 //   TL_RETURN_IF_ERROR(Launch<Double>(target, blocks, In<float>(x, n), Out<float>(y, n)));
 //
-// Views and scalars are copied into the operation. Blocks run one after the other on the worker
-// thread of the stream; what they give must not depend on their order.
+// Arguments are views, numbers and Tables (exec/device/table.h): they are copied as bytes, at most
+// kMaxArgumentBytes of them. What blocks give must not depend on their order. In an emulated build
+// they run one after the other on a worker thread of the emulator; compiled by nvcc the same call
+// launches them on the stream's GPU, whose threads then are the block's.
 #ifndef TIDELINE_EXEC_DEVICE_LAUNCH_H_
 #define TIDELINE_EXEC_DEVICE_LAUNCH_H_
 
 #include <array>
 #include <cstdint>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -26,8 +31,14 @@
 #include "exec/device/device.h"
 #include "exec/device/operation.h"
 #include "exec/device/views.h"
+#ifdef __CUDACC__
+#include "exec/device/launch_device.h"
+#endif
 
 namespace tideline {
+
+// Bytes that the arguments of one launch may take together: what a GPU's parameter memory holds.
+inline constexpr size_t kMaxArgumentBytes = 30000;
 
 // What one checked kernel run touched of what it declared.
 struct TouchReport {
@@ -131,6 +142,12 @@ void RunChecked(const LaunchTarget& target, int64_t blocks,
 // come from the device (Fail).
 template <typename Kernel, typename... Arguments>
 Status Launch(const LaunchTarget& target, int64_t blocks, Arguments... arguments) {
+  static_assert((std::is_trivially_copyable_v<Arguments> && ...),
+                "a kernel's arguments are copied to the device as bytes: give a Table");
+  static_assert((sizeof(Arguments) + ... + 0) <= kMaxArgumentBytes);
+#ifdef __CUDACC__
+  return internal::LaunchOnDevice<Kernel>(target.stream, target.tag, blocks, arguments...);
+#else
   Operation operation{.name = Kernel::kName, .tag = target.tag, .ranges = {}, .run = {}};
   (internal::AddRange(arguments, operation), ...);
   std::tuple<Arguments...> packed(std::move(arguments)...);
@@ -150,6 +167,7 @@ Status Launch(const LaunchTarget& target, int64_t blocks, Arguments... arguments
     };
   }
   return Enqueue(target.stream, std::move(operation));
+#endif
 }
 
 }  // namespace tideline

@@ -9,8 +9,9 @@
 // cost what a pointer costs.
 //
 //   template <typename Mode>
-//   static void Run(Block& block, In<float, Mode> x, Out<float, Mode> y) {
-//     block.Each(y.count(), [&](int64_t i) { y[i] = 2.0f * x[i]; });
+//   TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> x,
+//                                        Out<float, Mode> y) {
+//     block.MapTile(y.count(), [](int64_t, float& to, float from) { to = 2 * from; }, y, x);
 //   }
 //
 // Kernels that need pointers (intrinsics, strides) call Region, which checks and marks a box of
@@ -24,6 +25,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "base/host_device.h"
 #include "models/ops/op_table.h"
 
 namespace tideline {
@@ -87,12 +89,18 @@ namespace internal {
 template <typename Pointee, Access kAccess>
 class PlainView {
  public:
+  using Value = std::remove_const_t<Pointee>;
   static constexpr Access kViewAccess = kAccess;
-  PlainView(Pointee* data, int64_t count) : data_(data), count_(count) {}
-  Pointee& operator[](int64_t index) const { return data_[index]; }
-  int64_t count() const { return count_; }
-  Pointee* data() const { return data_; }
-  Pointee* Region(int64_t first, int64_t, int64_t, int64_t, int64_t) const { return data_ + first; }
+  TIDELINE_HOST_DEVICE PlainView(Pointee* data, int64_t count) : data_(data), count_(count) {}
+  TIDELINE_HOST_DEVICE Pointee& operator[](int64_t index) const { return data_[index]; }
+  TIDELINE_HOST_DEVICE int64_t count() const { return count_; }
+  TIDELINE_HOST_DEVICE Pointee* data() const { return data_; }
+  TIDELINE_HOST_DEVICE PlainView From(int64_t first) const {
+    return {data_ + first, count_ - first};
+  }
+  TIDELINE_HOST_DEVICE Pointee* Region(int64_t first, int64_t, int64_t, int64_t, int64_t) const {
+    return data_ + first;
+  }
 
  private:
   Pointee* data_;
@@ -103,9 +111,18 @@ template <typename Pointee, Access kAccess>
 class CheckedView {
  public:
   using Value = std::remove_const_t<Pointee>;
+  static constexpr Access kViewAccess = kAccess;
   CheckedView(const PlainView<Pointee, kAccess>& plain, AccessLog* log)
       : data_(plain.data()), count_(plain.count()), log_(log) {}
-  auto operator[](int64_t index) const {
+  // The view from element `first` on; what it touches is logged as the whole view's.
+  CheckedView From(int64_t first) const {
+    CheckedView part = *this;
+    part.first_ += first;
+    part.count_ -= first;
+    return part;
+  }
+  auto operator[](int64_t offset) const {
+    const int64_t index = first_ + offset;
     if constexpr (kAccess == Access::kRead) {
       return log_->Touch(index, false) ? data_[index] : Value{};
     } else {
@@ -114,10 +131,11 @@ class CheckedView {
   }
   int64_t count() const { return count_; }
 
-  // Address of element `first` of the box [rows, columns] with these strides; the kernel accesses
+  // Address of element `offset` of the box [rows, columns] with these strides; the kernel accesses
   // the whole box. A box that leaves the view is reported, and replaced by null.
-  Pointee* Region(int64_t first, int64_t rows, int64_t row_stride, int64_t columns,
+  Pointee* Region(int64_t offset, int64_t rows, int64_t row_stride, int64_t columns,
                   int64_t column_stride) const {
+    const int64_t first = first_ + offset;
     bool inside = true;
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t column = 0; column < columns; ++column) {
@@ -129,9 +147,37 @@ class CheckedView {
 
  private:
   Pointee* data_;
+  int64_t first_ = 0;
   int64_t count_;
   AccessLog* log_;
 };
+
+// What a function over elements sees of element `index`: its old value, or none where the view is
+// only written.
+template <typename AnyView>
+TIDELINE_HOST_DEVICE typename AnyView::Value OldElement(const AnyView& view, int64_t index) {
+  if constexpr (AnyView::kViewAccess == Access::kWrite) {
+    return {};
+  } else {
+    return view[index];
+  }
+}
+
+template <typename AnyView>
+TIDELINE_HOST_DEVICE void StoreElement(const AnyView& view, int64_t index,
+                                       typename AnyView::Value value) {
+  if constexpr (AnyView::kViewAccess != Access::kRead) view[index] = value;
+}
+
+// function(index, elements...), with what the views' access says loaded before and stored after.
+template <typename Function, typename... Views>
+TIDELINE_HOST_DEVICE void ApplyAt(int64_t index, Function& function, const Views&... views) {
+  const auto apply = [&](auto... elements) {
+    function(index, elements...);
+    (StoreElement(views, index, elements), ...);
+  };
+  apply(OldElement(views, index)...);
+}
 
 template <typename Pointee, Access kAccess, typename Mode>
 struct SelectView {

@@ -1,6 +1,6 @@
 // Rotary positions and the causal softmax of unfused attention.
-#include <array>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "base/numerics.h"
@@ -11,75 +11,83 @@
 namespace tideline::ops {
 namespace {
 
+using Frequencies = Table<double, kMaxRotaryHeadSize / 2>;
+
 // One block per position; element i is paired with element i + d/2 (Hugging Face's "rotate half"):
 //   y[i] = x[i] cos - x[i + d/2] sin, y[i + d/2] = x[i + d/2] cos + x[i] sin.
 struct Rotary {
   static constexpr const char* kName = "rotary";
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> x, Out<float, Mode> y, int64_t sequence,
-                  int64_t heads, int64_t first_position, bool inverse,
-                  const std::vector<double>& frequencies) {
-    const int64_t half = static_cast<int64_t>(frequencies.size());
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> x, Out<float, Mode> y,
+                                       int64_t sequence, int64_t heads, int64_t first_position,
+                                       bool inverse, const Frequencies& frequencies) {
+    const int64_t half = frequencies.size();
     const double position = static_cast<double>(first_position + block.index());
-    std::array<float, kMaxRotaryHeadSize / 2> cosine, sine;
+    TIDELINE_BLOCK_SHARED float cosine[kMaxRotaryHeadSize / 2];
+    TIDELINE_BLOCK_SHARED float sine[kMaxRotaryHeadSize / 2];
     block.Each(half, [&](int64_t i) {
       cosine[i] = Cos(position * frequencies[i]);
       sine[i] = inverse ? -Sin(position * frequencies[i]) : Sin(position * frequencies[i]);
     });
     const int64_t row_elements = heads * 2 * half;
     const int64_t batches = x.count() / (sequence * row_elements);
-    for (int64_t batch = 0; batch < batches; ++batch) {
-      for (int64_t head = 0; head < heads; ++head) {
-        const int64_t low = (batch * sequence + block.index()) * row_elements + head * 2 * half;
-        const int64_t high = low + half;
-        block.Each(half, [&](int64_t i) {
-          const float first = x[low + i];
-          const float second = x[high + i];
-          y[low + i] = std::fma(first, cosine[i], -(second * sine[i]));
-          y[high + i] = std::fma(second, cosine[i], first * sine[i]);
-        });
-      }
-    }
+    block.EachRow(batches * heads, half, [&](int64_t row, int64_t i) {
+      const int64_t low =
+          (row / heads * sequence + block.index()) * row_elements + row % heads * 2 * half;
+      const float first = x[low + i];
+      const float second = x[low + half + i];
+      y[low + i] = std::fma(first, cosine[i], -(second * sine[i]));
+      y[low + half + i] = std::fma(second, cosine[i], first * sine[i]);
+    });
   }
 };
 
 // One block per row of scores. Row s of t keys sees the first t - rows + s + 1 of them.
 struct CausalSoftmax {
   static constexpr const char* kName = "causal_softmax";
+  static constexpr int kThreads = Block::kRowThreads;
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> scores, Out<float, Mode> probabilities,
-                  int64_t rows, int64_t keys) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> scores,
+                                       Out<float, Mode> probabilities, int64_t rows, int64_t keys) {
     const int64_t row = block.index() * keys;
     const int64_t visible = keys - rows + block.index() % rows + 1;
     const float largest = block.Reduce(
         visible, -std::numeric_limits<float>::infinity(),
-        [&](int64_t i) -> float { return scores[row + i]; },
-        [](float a, float b) { return b > a ? b : a; });
-    block.Each(visible,
-               [&](int64_t i) { probabilities[row + i] = Exp(scores[row + i] - largest); });
-    const float sum =
-        block.Sum(visible, [&](int64_t i) -> float { return probabilities[row + i]; });
+        [](int64_t, float score) { return score; }, [](float a, float b) { return b > a ? b : a; },
+        scores.From(row));
+    const float sum = block.Sum(
+        visible, [largest](int64_t, float score) { return Exp(score - largest); },
+        scores.From(row));
     const float inverse = 1.0f / sum;
-    block.Each(visible,
-               [&](int64_t i) { probabilities[row + i] = probabilities[row + i] * inverse; });
-    block.Each(keys - visible, [&](int64_t i) { probabilities[row + visible + i] = 0.0f; });
+    block.Map(
+        visible,
+        [largest, inverse](int64_t, float& to, float score) {
+          to = Exp(score - largest) * inverse;
+        },
+        probabilities.From(row), scores.From(row));
+    block.Map(
+        keys - visible, [](int64_t, float& to) { to = 0.0f; }, probabilities.From(row + visible));
   }
 };
 
 // dscores = p (dp - sum(dp p)).
 struct CausalSoftmaxGrad {
   static constexpr const char* kName = "causal_softmax_grad";
+  static constexpr int kThreads = Block::kRowThreads;
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> dprobabilities, In<float, Mode> probabilities,
-                  Out<float, Mode> dscores, int64_t rows, int64_t keys) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> dprobabilities,
+                                       In<float, Mode> probabilities, Out<float, Mode> dscores,
+                                       int64_t rows, int64_t keys) {
     const int64_t row = block.index() * keys;
     const int64_t visible = keys - rows + block.index() % rows + 1;
     const float dot = block.Sum(
-        visible, [&](int64_t i) { return dprobabilities[row + i] * probabilities[row + i]; });
-    block.Each(visible, [&](int64_t i) {
-      dscores[row + i] = probabilities[row + i] * (dprobabilities[row + i] - dot);
-    });
-    block.Each(keys - visible, [&](int64_t i) { dscores[row + visible + i] = 0.0f; });
+        visible, [](int64_t, float gradient, float p) { return gradient * p; },
+        dprobabilities.From(row), probabilities.From(row));
+    block.Map(
+        visible, [dot](int64_t, float& to, float gradient, float p) { to = p * (gradient - dot); },
+        dscores.From(row), dprobabilities.From(row), probabilities.From(row));
+    block.Map(
+        keys - visible, [](int64_t, float& to) { to = 0.0f; }, dscores.From(row + visible));
   }
 };
 
@@ -109,9 +117,13 @@ std::vector<double> RotaryFrequencies(const RotaryScaling& scaling, int64_t head
 
 Status LaunchRotary(const OpCall& call) {
   const std::vector<int64_t>& shape = call.Shape(0);
+  Frequencies frequencies;
+  for (const double each : RotaryFrequencies(call.attributes().rotary, shape[3])) {
+    frequencies.Push(each);
+  }
   return Launch<Rotary>(call.target(), shape[1], call.Read(0), call.Write(1), shape[1], shape[2],
                         call.At(call.attributes().position_offset), call.attributes().inverse,
-                        RotaryFrequencies(call.attributes().rotary, shape[3]));
+                        frequencies);
 }
 
 Status LaunchCausalSoftmax(const OpCall& call) {

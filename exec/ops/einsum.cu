@@ -3,47 +3,142 @@
 #include "exec/ops/gemm.h"
 #include "exec/ops/launchers.h"
 #include "exec/ops/op_call.h"
+#ifdef __CUDACC__
+#include "exec/ops/gemm_device.h"
+#endif
 
 namespace tideline::ops {
 namespace {
 
-// One block per iteration of the batch loops. `bias` is empty when there is none.
+constexpr int kMaxLoops = 8;
+using EinsumLoops = Table<EinsumLoop, kMaxLoops>;
+
+// An EinsumPlan as it travels with a kernel, and how a product is cut into blocks: on a GPU into
+// tiles, on the host not at all (exec/ops/gemm.h cuts it for the caches).
+struct EinsumWork {
+  EinsumLoops batch, summed;
+  GemmShape gemm;
+  int64_t bias_m = 0, bias_n = 0;
+  int64_t tile_m = 0, tile_n = 0;
+  int64_t tiles_m = 1, tiles_n = 1;
+  float scale = 1.0f;
+};
+
+// The elements at which iteration `index` of the loops begins.
+TIDELINE_HOST_DEVICE EinsumLoop OffsetsAt(const EinsumLoops& loops, int64_t index) {
+  EinsumLoop offsets;
+  for (int level = loops.size() - 1; level >= 0; --level) {
+    const int64_t iteration = index % loops[level].extent;
+    index /= loops[level].extent;
+    offsets.a += iteration * loops[level].a;
+    offsets.b += iteration * loops[level].b;
+    offsets.c += iteration * loops[level].c;
+    offsets.bias += iteration * loops[level].bias;
+  }
+  return offsets;
+}
+
+TIDELINE_HOST_DEVICE int64_t Iterations(const EinsumLoops& loops) {
+  int64_t count = 1;
+  for (int level = 0; level < loops.size(); ++level) count *= loops[level].extent;
+  return count;
+}
+
+TIDELINE_HOST_DEVICE int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// One block per tile of each iteration of the batch loops. `bias` is empty when there is none.
 template <bool kAccumulate>
 struct Einsum {
   static constexpr const char* kName = "einsum";
 
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> a, In<float, Mode> b, In<float, Mode> bias,
-                  Sum<float, Mode, kAccumulate> c, const EinsumPlan& plan, float scale) {
-    const EinsumLoop at = BatchOffsets(plan, block.index());
-    const GemmShape& shape = plan.gemm;
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> a, In<float, Mode> b,
+                                       In<float, Mode> bias, Sum<float, Mode, kAccumulate> c,
+                                       const EinsumWork& work) {
+    const int64_t tiles = work.tiles_m * work.tiles_n;
+    EinsumLoop at = OffsetsAt(work.batch, block.index() / tiles);
+    const int64_t first_m = block.index() % tiles / work.tiles_n * work.tile_m;
+    const int64_t first_n = block.index() % work.tiles_n * work.tile_n;
+    GemmShape shape = work.gemm;
+    shape.m = Least(work.tile_m, shape.m - first_m);
+    shape.n = Least(work.tile_n, shape.n - first_n);
+    at.a += first_m * shape.a_m;
+    at.b += first_n * shape.b_n;
+    at.c += first_m * shape.c_m + first_n * shape.c_n;
+    at.bias += first_m * work.bias_m + first_n * work.bias_n;
+    Product(block, a, b, bias, c, work, shape, at);
+  }
+
+  // The product of one tile: `at` holds where it begins in each operand.
+  template <typename A, typename Bias, typename C>
+  TIDELINE_HOST_DEVICE static void Product(const Block& block, const A& a, const A& b,
+                                           const Bias& bias, const C& c, const EinsumWork& work,
+                                           const GemmShape& shape, const EinsumLoop& at) {
+    const int64_t iterations = Iterations(work.summed);
+#ifdef __CUDA_ARCH__
+    GemmTileOnDevice tile(shape, kAccumulate ? c.data() + at.c : nullptr);
+    for (int64_t iteration = 0; iteration < iterations; ++iteration) {
+      const EinsumLoop next = OffsetsAt(work.summed, iteration);
+      tile.Add(a.data() + at.a + next.a, b.data() + at.b + next.b);
+    }
+    tile.Store(c.data() + at.c, [&](int64_t i, int64_t j, float sum) {
+      if (work.scale != 1.0f) sum *= work.scale;
+      if (bias.count() != 0) sum += bias[at.bias + i * work.bias_m + j * work.bias_n];
+      return sum;
+    });
+#else
     float* out = c.Region(at.c, shape.m, shape.c_m, shape.n, shape.c_n);
     if (out == nullptr) return;
-    int64_t iterations = 1;
-    for (const EinsumLoop& loop : plan.summed) iterations *= loop.extent;
     for (int64_t iteration = 0; iteration < iterations; ++iteration) {
-      int64_t rest = iteration, offset_a = at.a, offset_b = at.b;
-      for (size_t level = plan.summed.size(); level-- > 0;) {
-        const EinsumLoop& loop = plan.summed[level];
-        offset_a += rest % loop.extent * loop.a;
-        offset_b += rest % loop.extent * loop.b;
-        rest /= loop.extent;
-      }
-      const float* left = a.Region(offset_a, shape.m, shape.a_m, shape.k, shape.a_k);
-      const float* right = b.Region(offset_b, shape.k, shape.b_k, shape.n, shape.b_n);
+      const EinsumLoop next = OffsetsAt(work.summed, iteration);
+      const float* left = a.Region(at.a + next.a, shape.m, shape.a_m, shape.k, shape.a_k);
+      const float* right = b.Region(at.b + next.b, shape.k, shape.b_k, shape.n, shape.b_n);
       if (left == nullptr || right == nullptr) return;
       Gemm(shape, left, right, out, kAccumulate || iteration > 0);
     }
-    if (scale == 1.0f && bias.count() == 0) return;
+    if (work.scale == 1.0f && bias.count() == 0) return;
     for (int64_t i = 0; i < shape.m; ++i) {
       float* row = out + i * shape.c_m;
-      if (scale != 1.0f) block.Each(shape.n, [&](int64_t j) { row[j * shape.c_n] *= scale; });
+      if (work.scale != 1.0f) {
+        block.Each(shape.n, [&](int64_t j) { row[j * shape.c_n] *= work.scale; });
+      }
       if (bias.count() == 0) continue;
-      const int64_t from = at.bias + i * plan.bias_m;
-      block.Each(shape.n, [&](int64_t j) { row[j * shape.c_n] += bias[from + j * plan.bias_n]; });
+      const int64_t from = at.bias + i * work.bias_m;
+      block.Each(shape.n, [&](int64_t j) { row[j * shape.c_n] += bias[from + j * work.bias_n]; });
     }
+#endif
   }
 };
+
+StatusOr<EinsumLoops> LoopsOf(const std::vector<EinsumLoop>& loops) {
+  EinsumLoops table;
+  for (const EinsumLoop& loop : loops) {
+    if (!table.Push(loop)) {
+      return UnavailableError(
+          "kernel einsum: more than 8 loops around the product; merge or reorder letters");
+    }
+  }
+  return table;
+}
+
+StatusOr<EinsumWork> WorkOf(const EinsumPlan& plan, float scale) {
+  EinsumWork work;
+  TL_ASSIGN_OR_RETURN(work.batch, LoopsOf(plan.batch));
+  TL_ASSIGN_OR_RETURN(work.summed, LoopsOf(plan.summed));
+  work.gemm = plan.gemm;
+  work.bias_m = plan.bias_m;
+  work.bias_n = plan.bias_n;
+  work.scale = scale;
+#ifdef __CUDACC__
+  work.tile_m = work.tile_n = GemmTileOnDevice::kTile;
+#else
+  work.tile_m = plan.gemm.m;
+  work.tile_n = plan.gemm.n;
+#endif
+  work.tiles_m = (plan.gemm.m + work.tile_m - 1) / work.tile_m;
+  work.tiles_n = (plan.gemm.n + work.tile_n - 1) / work.tile_n;
+  return work;
+}
 
 }  // namespace
 
@@ -51,16 +146,16 @@ Status LaunchEinsum(const OpCall& call) {
   const int output = call.operand_count() - 1;
   std::vector<std::vector<int64_t>> shapes;
   for (int operand = 0; operand <= output; ++operand) shapes.push_back(call.Shape(operand));
-  TL_ASSIGN_OR_RETURN(EinsumPlan plan, PlanEinsum(call.attributes().equation, shapes));
-  const int64_t blocks = plan.Batches();
+  TL_ASSIGN_OR_RETURN(const EinsumPlan plan, PlanEinsum(call.attributes().equation, shapes));
+  TL_ASSIGN_OR_RETURN(const EinsumWork work, WorkOf(plan, call.attributes().scale));
+  const int64_t blocks = plan.Batches() * work.tiles_m * work.tiles_n;
   const In<float> bias = output == 3 ? call.Read(2) : In<float>(nullptr, 0);
-  const float scale = call.attributes().scale;
   if (call.attributes().accumulate) {
     return Launch<Einsum<true>>(call.target(), blocks, call.Read(0), call.Read(1), bias,
-                                call.Update(output), std::move(plan), scale);
+                                call.Update(output), work);
   }
   return Launch<Einsum<false>>(call.target(), blocks, call.Read(0), call.Read(1), bias,
-                               call.Write(output), std::move(plan), scale);
+                               call.Write(output), work);
 }
 
 }  // namespace tideline::ops

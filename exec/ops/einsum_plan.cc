@@ -139,18 +139,4 @@ StatusOr<EinsumPlan> PlanEinsum(std::string_view equation,
   return plan;
 }
 
-EinsumLoop BatchOffsets(const EinsumPlan& plan, int64_t index) {
-  EinsumLoop offsets;
-  for (size_t level = plan.batch.size(); level-- > 0;) {
-    const EinsumLoop& loop = plan.batch[level];
-    const int64_t iteration = index % loop.extent;
-    index /= loop.extent;
-    offsets.a += iteration * loop.a;
-    offsets.b += iteration * loop.b;
-    offsets.c += iteration * loop.c;
-    offsets.bias += iteration * loop.bias;
-  }
-  return offsets;
-}
-
 }  // namespace tideline::ops

@@ -37,9 +37,6 @@ struct EinsumPlan {
 StatusOr<EinsumPlan> PlanEinsum(std::string_view equation,
                                 const std::vector<std::vector<int64_t>>& shapes);
 
-// The elements at which iteration `index` of the batch loops begins.
-EinsumLoop BatchOffsets(const EinsumPlan& plan, int64_t index);
-
 }  // namespace tideline::ops
 
 #endif  // TIDELINE_EXEC_OPS_EINSUM_PLAN_H_

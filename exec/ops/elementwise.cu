@@ -9,18 +9,25 @@ namespace {
 struct Add {
   static constexpr const char* kName = "add";
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> a, In<float, Mode> b, Out<float, Mode> y) {
-    block.EachOfTile(y.count(), [&](int64_t i) { y[i] = a[i] + b[i]; });
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> a, In<float, Mode> b,
+                                       Out<float, Mode> y) {
+    block.MapTile(
+        y.count(), [](int64_t, float& sum, float left, float right) { sum = left + right; }, y, a,
+        b);
   }
 };
 
 // One block per row.
 struct AddBias {
   static constexpr const char* kName = "add_bias";
+  static constexpr int kThreads = Block::kRowThreads;
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> x, In<float, Mode> bias, Out<float, Mode> y) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> x, In<float, Mode> bias,
+                                       Out<float, Mode> y) {
     const int64_t row = block.index() * bias.count();
-    block.Each(bias.count(), [&](int64_t i) { y[row + i] = x[row + i] + bias[i]; });
+    block.Map(
+        bias.count(), [](int64_t, float& sum, float value, float offset) { sum = value + offset; },
+        y.From(row), x.From(row), bias);
   }
 };
 
@@ -28,7 +35,7 @@ constexpr float kSqrtTwoOverPi = 0.7978845608028654f;
 constexpr float kGeluCubic = 0.044715f;
 
 // tanh(sqrt(2/pi) (x + 0.044715 x^3)).
-float GeluTanh(float x) {
+TIDELINE_HOST_DEVICE float GeluTanh(float x) {
   const float cubic = std::fma(kGeluCubic * x * x, x, x);
   return Tanh(kSqrtTwoOverPi * cubic);
 }
@@ -36,90 +43,102 @@ float GeluTanh(float x) {
 struct Gelu {
   static constexpr const char* kName = "gelu";
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> x, Out<float, Mode> y) {
-    block.EachOfTile(y.count(), [&](int64_t i) {
-      const float value = x[i];
-      y[i] = 0.5f * value * (1.0f + GeluTanh(value));
-    });
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> x, Out<float, Mode> y) {
+    block.MapTile(
+        y.count(),
+        [](int64_t, float& to, float value) { to = 0.5f * value * (1.0f + GeluTanh(value)); }, y,
+        x);
   }
 };
 
 struct GeluGrad {
   static constexpr const char* kName = "gelu_grad";
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> dy, In<float, Mode> x, Out<float, Mode> dx) {
-    block.EachOfTile(dx.count(), [&](int64_t i) {
-      const float value = x[i];
-      const float t = GeluTanh(value);
-      const float inner = kSqrtTwoOverPi * std::fma(3.0f * kGeluCubic * value, value, 1.0f);
-      const float slope = 0.5f * (1.0f + t) + 0.5f * value * std::fma(-t, t, 1.0f) * inner;
-      dx[i] = dy[i] * slope;
-    });
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> dy, In<float, Mode> x,
+                                       Out<float, Mode> dx) {
+    block.MapTile(
+        dx.count(),
+        [](int64_t, float& to, float gradient, float value) {
+          const float t = GeluTanh(value);
+          const float inner = kSqrtTwoOverPi * std::fma(3.0f * kGeluCubic * value, value, 1.0f);
+          const float slope = 0.5f * (1.0f + t) + 0.5f * value * std::fma(-t, t, 1.0f) * inner;
+          to = gradient * slope;
+        },
+        dx, dy, x);
   }
 };
 
 struct Relu {
   static constexpr const char* kName = "relu";
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> x, Out<float, Mode> y) {
-    block.EachOfTile(y.count(), [&](int64_t i) {
-      const float value = x[i];
-      y[i] = value < 0.0f ? 0.0f : value;  // NaN stays NaN
-    });
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> x, Out<float, Mode> y) {
+    block.MapTile(
+        y.count(),
+        [](int64_t, float& to, float value) {
+          to = value < 0.0f ? 0.0f : value;  // NaN stays NaN
+        },
+        y, x);
   }
 };
 
 struct ReluGrad {
   static constexpr const char* kName = "relu_grad";
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> dy, In<float, Mode> y, Out<float, Mode> dx) {
-    block.EachOfTile(dx.count(), [&](int64_t i) {
-      const float gradient = dy[i];
-      dx[i] = y[i] > 0.0f ? gradient : 0.0f;
-    });
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> dy, In<float, Mode> y,
+                                       Out<float, Mode> dx) {
+    block.MapTile(
+        dx.count(),
+        [](int64_t, float& to, float gradient, float value) {
+          to = value > 0.0f ? gradient : 0.0f;
+        },
+        dx, dy, y);
   }
 };
 
 struct SwiGlu {
   static constexpr const char* kName = "swiglu";
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> gate, In<float, Mode> up,
-                  Out<float, Mode> y) {
-    block.EachOfTile(y.count(), [&](int64_t i) {
-      const float g = gate[i];
-      y[i] = g * Sigmoid(g) * up[i];
-    });
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> gate, In<float, Mode> up,
+                                       Out<float, Mode> y) {
+    block.MapTile(
+        y.count(), [](int64_t, float& to, float g, float u) { to = g * Sigmoid(g) * u; }, y, gate,
+        up);
   }
 };
 
 struct SwiGluGrad {
   static constexpr const char* kName = "swiglu_grad";
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> dy, In<float, Mode> gate, In<float, Mode> up,
-                  Out<float, Mode> dgate, Out<float, Mode> dup) {
-    block.EachOfTile(dup.count(), [&](int64_t i) {
-      const float g = gate[i];
-      const float gradient = dy[i];
-      const float sigmoid = Sigmoid(g);
-      dgate[i] = gradient * up[i] * sigmoid * std::fma(g, 1.0f - sigmoid, 1.0f);
-      dup[i] = gradient * g * sigmoid;
-    });
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> dy, In<float, Mode> gate,
+                                       In<float, Mode> up, Out<float, Mode> dgate,
+                                       Out<float, Mode> dup) {
+    block.MapTile(
+        dup.count(),
+        [](int64_t, float& to_gate, float& to_up, float gradient, float g, float u) {
+          const float sigmoid = Sigmoid(g);
+          to_gate = gradient * u * sigmoid * std::fma(g, 1.0f - sigmoid, 1.0f);
+          to_up = gradient * g * sigmoid;
+        },
+        dgate, dup, dy, gate, up);
   }
 };
 
 struct AccumulateInto {
   static constexpr const char* kName = "accumulate";
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> x, InOut<float, Mode> y) {
-    block.EachOfTile(y.count(), [&](int64_t i) { y[i] += x[i]; });
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> x,
+                                       InOut<float, Mode> y) {
+    block.MapTile(
+        y.count(), [](int64_t, float& sum, float value) { sum += value; }, y, x);
   }
 };
 
 struct ScaleBy {
   static constexpr const char* kName = "scale";
   template <typename Mode>
-  static void Run(const Block& block, InOut<float, Mode> y, float factor) {
-    block.EachOfTile(y.count(), [&](int64_t i) { y[i] = factor * y[i]; });
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, InOut<float, Mode> y, float factor) {
+    block.MapTile(
+        y.count(), [factor](int64_t, float& value) { value = factor * value; }, y);
   }
 };
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "base/host_device.h"
 #include "exec/comm/element.h"
 #include "models/ir/dtype.h"
 
@@ -12,20 +13,20 @@ namespace tideline::ops {
 
 struct FormatF32 {
   using Storage = float;
-  static float Load(float value) { return value; }
-  static float Store(float value) { return value; }
+  TIDELINE_HOST_DEVICE static float Load(float value) { return value; }
+  TIDELINE_HOST_DEVICE static float Store(float value) { return value; }
 };
 
 struct FormatBF16 {
   using Storage = uint16_t;
-  static float Load(uint16_t bits) { return BF16ToFloat(bits); }
-  static uint16_t Store(float value) { return FloatToBF16(value); }
+  TIDELINE_HOST_DEVICE static float Load(uint16_t bits) { return BF16ToFloat(bits); }
+  TIDELINE_HOST_DEVICE static uint16_t Store(float value) { return FloatToBF16(value); }
 };
 
 struct FormatF16 {
   using Storage = uint16_t;
-  static float Load(uint16_t bits) { return F16ToFloat(bits); }
-  static uint16_t Store(float value) { return FloatToF16(value); }
+  TIDELINE_HOST_DEVICE static float Load(uint16_t bits) { return F16ToFloat(bits); }
+  TIDELINE_HOST_DEVICE static uint16_t Store(float value) { return FloatToF16(value); }
 };
 
 // function(Format{}) with the format of `dtype`. Precondition: a floating type.

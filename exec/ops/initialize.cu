@@ -1,8 +1,8 @@
 // Constant and random initial values. A bucket's values are those of its boxes one after the other
 // (attributes.init); an element's value depends only on the seed, the parameter's name and its
 // index in the full tensor, so that every way of cutting a parameter gives the same numbers.
-#include <utility>
-#include <vector>
+#include <algorithm>
+#include <string>
 
 #include "base/rng.h"
 #include "exec/ops/init_boxes.h"
@@ -12,65 +12,110 @@
 namespace tideline::ops {
 namespace {
 
-// One box with what its values are made of.
+constexpr int kMaxDimensions = 8;
+
+// Elements [begin, end) of the row-major run of one box, with what their values are made of. They
+// lie in the launch's view from its first element on.
 struct Box {
   StreamKey key;
-  BoxPart part;
+  int dimensions = 0;
+  int64_t extent[kMaxDimensions] = {};
+  int64_t full[kMaxDimensions] = {};   // extents of the whole tensor
+  int64_t first[kMaxDimensions] = {};  // of the box in it
+  int64_t valid_rows = 0;
+  int64_t begin = 0, end = 0;
 };
 
-// One block per box, and one for what no box covers.
+// The first element of a line (all dimensions but the last) of a box: its index in the whole tensor
+// and its row there.
+struct Line {
+  int64_t index, row;
+};
+TIDELINE_HOST_DEVICE Line LineOf(const Box& box, int64_t line) {
+  int64_t index = box.first[box.dimensions - 1];
+  int64_t row = index;
+  int64_t stride = box.full[box.dimensions - 1];
+  for (int d = box.dimensions - 2; d >= 0; --d) {
+    row = box.first[d] + line % box.extent[d];
+    index += row * stride;
+    stride *= box.full[d];
+    line /= box.extent[d];
+  }
+  return {index, row};
+}
+
 template <bool kRandom>
 struct Initialize {
   static constexpr const char* kName = kRandom ? "init_normal" : "fill_parameter";
   template <typename Mode>
-  static void Run(const Block& block, Out<float, Mode> y, const std::vector<Box>& boxes,
-                  int64_t covered, float value) {
-    if (block.index() == static_cast<int64_t>(boxes.size())) {
-      block.Each(y.count() - covered, [&](int64_t i) { y[covered + i] = 0.0f; });
-      return;
-    }
-    const Box& box = boxes[block.index()];
-    const InitBox& init = *box.part.box;
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, Out<float, Mode> y, const Box& box,
+                                       float value) {
+    const int64_t columns = box.extent[box.dimensions - 1];
     // In one dimension every element is a row of its own.
-    const bool vector = init.extent.size() == 1;
-    std::vector<int64_t> coordinates;
-    EachLine(box.part, [&](const LineRun& run) {
-      LineCoordinates(box.part, run.line, coordinates);
-      int64_t index = 0;
-      for (size_t d = 0; d < coordinates.size(); ++d) {
-        index = index * init.full_shape[d] + coordinates[d];
-      }
-      const int64_t line_row = coordinates[0];
-      block.Each(run.count, [&](int64_t i) {
-        const int64_t row = vector ? line_row + run.column + i : line_row;
-        const bool padding = init.valid_rows > 0 && row >= init.valid_rows;
-        float element = value;
-        if constexpr (kRandom) element *= NormalAt(box.key, index + run.column + i);
-        y[run.to + i] = padding ? 0.0f : element;
-      });
-    });
+    const bool vector = box.dimensions == 1;
+    const Block::Part part = block.Tile(box.end - box.begin);
+    for (int64_t position = part.begin; position < part.end;) {
+      const int64_t column = (box.begin + position) % columns;
+      const int64_t left = part.end - position;
+      const int64_t count = columns - column < left ? columns - column : left;
+      const Line line = LineOf(box, (box.begin + position) / columns);
+      block.Map(
+          count,
+          [&](int64_t i, float& to) {
+            const int64_t row = vector ? line.row + column + i : line.row;
+            const bool padding = box.valid_rows > 0 && row >= box.valid_rows;
+            float element = value;
+            if constexpr (kRandom) element *= NormalAt(box.key, line.index + column + i);
+            to = padding ? 0.0f : element;
+          },
+          y.From(position));
+      position += count;
+    }
   }
 };
 
 struct FillConstant {
   static constexpr const char* kName = "fill";
   template <typename Mode>
-  static void Run(const Block& block, Out<float, Mode> y, float value) {
-    block.EachOfTile(y.count(), [&](int64_t i) { y[i] = value; });
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, Out<float, Mode> y, float value) {
+    block.MapTile(
+        y.count(), [value](int64_t, float& element) { element = value; }, y);
   }
 };
 
+StatusOr<Box> BoxOf(const BoxPart& part, uint64_t seed) {
+  Box box;
+  box.key = MakeStreamKey(seed, part.box->parameter);
+  box.dimensions = static_cast<int>(part.box->extent.size());
+  if (box.dimensions > kMaxDimensions) {
+    return UnavailableError("kernel initialize: parameter '" + part.box->parameter + "' has " +
+                            std::to_string(box.dimensions) + " dimensions; there is code for 8");
+  }
+  std::copy(part.box->extent.begin(), part.box->extent.end(), box.extent);
+  std::copy(part.box->full_shape.begin(), part.box->full_shape.end(), box.full);
+  std::copy(part.first.begin(), part.first.end(), box.first);
+  box.valid_rows = part.box->valid_rows;
+  box.begin = part.begin;
+  box.end = part.end;
+  return box;
+}
+
+// One launch per box, and one for what no box covers.
 template <bool kRandom>
 Status LaunchInitialize(const OpCall& call, float value) {
-  std::vector<Box> boxes;
+  float* const y = call.Write(0).data();
   int64_t covered = 0;
-  for (BoxPart& part : BoxParts(call.attributes(), call.context().coordinates, call.Count(0))) {
-    covered = part.to + part.end - part.begin;
-    boxes.push_back({MakeStreamKey(call.context().seed, part.box->parameter), std::move(part)});
+  for (const BoxPart& part :
+       BoxParts(call.attributes(), call.context().coordinates, call.Count(0))) {
+    TL_ASSIGN_OR_RETURN(const Box box, BoxOf(part, call.context().seed));
+    const int64_t count = part.end - part.begin;
+    TL_RETURN_IF_ERROR(Launch<Initialize<kRandom>>(call.target(), BlocksFor(count),
+                                                   Out<float>(y + part.to, count), box, value));
+    covered = part.to + count;
   }
-  const int64_t blocks = static_cast<int64_t>(boxes.size()) + 1;
-  return Launch<Initialize<kRandom>>(call.target(), blocks, call.Write(0), std::move(boxes),
-                                     covered, value);
+  const int64_t rest = call.Count(0) - covered;
+  if (rest == 0) return absl::OkStatus();
+  return Launch<FillConstant>(call.target(), BlocksFor(rest), Out<float>(y + covered, rest), 0.0f);
 }
 
 }  // namespace

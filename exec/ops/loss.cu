@@ -12,7 +12,7 @@ namespace {
 
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
-float Larger(float a, float b) { return b > a ? b : a; }
+TIDELINE_HOST_DEVICE float Larger(float a, float b) { return b > a ? b : a; }
 
 // The columns of a row that are vocabulary, and the token of its first column.
 struct Columns {
@@ -24,52 +24,65 @@ struct Columns {
 // One block per row in all of these.
 struct CrossEntropy {
   static constexpr const char* kName = "cross_entropy";
+  static constexpr int kThreads = Block::kRowThreads;
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> logits, In<int32_t, Mode> targets,
-                  Out<float, Mode> loss, Out<float, Mode> lse, Columns columns) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> logits,
+                                       In<int32_t, Mode> targets, Out<float, Mode> loss,
+                                       Out<float, Mode> lse, Columns columns) {
     const int64_t row = block.index() * columns.count;
     const float largest = block.Reduce(
-        columns.valid, kLowest, [&](int64_t i) -> float { return logits[row + i]; }, Larger);
-    const float sum =
-        block.Sum(columns.valid, [&](int64_t i) { return Exp(logits[row + i] - largest); });
+        columns.valid, kLowest, [](int64_t, float logit) { return logit; }, Larger,
+        logits.From(row));
+    const float sum = block.Sum(
+        columns.valid, [largest](int64_t, float logit) { return Exp(logit - largest); },
+        logits.From(row));
     const float log_sum = largest + Log(sum);
     const int64_t target = targets[block.index()];
     const bool known = target >= 0 && target < columns.valid;
     const float chosen =
         known ? float{logits[row + target]} : std::numeric_limits<float>::quiet_NaN();
-    lse[block.index()] = log_sum;
-    loss[block.index()] = log_sum - chosen;
+    block.Once([&] {
+      lse[block.index()] = log_sum;
+      loss[block.index()] = log_sum - chosen;
+    });
   }
 };
 
 // dlogits = loss_scale (exp(logit - lse) - [column is the target]).
 struct CrossEntropyGrad {
   static constexpr const char* kName = "cross_entropy_grad";
+  static constexpr int kThreads = Block::kRowThreads;
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> logits, In<int32_t, Mode> targets,
-                  In<float, Mode> lse, Out<float, Mode> dlogits, Columns columns,
-                  float loss_scale) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> logits,
+                                       In<int32_t, Mode> targets, In<float, Mode> lse,
+                                       Out<float, Mode> dlogits, Columns columns,
+                                       float loss_scale) {
     const int64_t row = block.index() * columns.count;
     const float log_sum = lse[block.index()];
-    block.Each(columns.valid,
-               [&](int64_t i) { dlogits[row + i] = loss_scale * Exp(logits[row + i] - log_sum); });
-    block.Each(columns.count - columns.valid,
-               [&](int64_t i) { dlogits[row + columns.valid + i] = 0.0f; });
     const int64_t target = targets[block.index()] - columns.first;
-    if (target >= 0 && target < columns.valid) {
-      dlogits[row + target] = loss_scale * (Exp(logits[row + target] - log_sum) - 1.0f);
-    }
+    block.Map(
+        columns.valid,
+        [=](int64_t i, float& to, float logit) {
+          const float probability = Exp(logit - log_sum);
+          to = loss_scale * (i == target ? probability - 1.0f : probability);
+        },
+        dlogits.From(row), logits.From(row));
+    block.Map(
+        columns.count - columns.valid, [](int64_t, float& to) { to = 0.0f; },
+        dlogits.From(row + columns.valid));
   }
 };
 
 struct RowMax {
   static constexpr const char* kName = "row_max";
+  static constexpr int kThreads = Block::kRowThreads;
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> logits, Out<float, Mode> largest,
-                  Columns columns) {
-    const int64_t row = block.index() * columns.count;
-    largest[block.index()] = block.Reduce(
-        columns.valid, kLowest, [&](int64_t i) -> float { return logits[row + i]; }, Larger);
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> logits,
+                                       Out<float, Mode> largest, Columns columns) {
+    const float found = block.Reduce(
+        columns.valid, kLowest, [](int64_t, float logit) { return logit; }, Larger,
+        logits.From(block.index() * columns.count));
+    block.Once([&] { largest[block.index()] = found; });
   }
 };
 
@@ -77,41 +90,54 @@ struct RowMax {
 // it is among them, else 0.
 struct CrossEntropyPartial {
   static constexpr const char* kName = "cross_entropy_partial";
+  static constexpr int kThreads = Block::kRowThreads;
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> logits, In<int32_t, Mode> targets,
-                  In<float, Mode> largest, Out<float, Mode> partial, Columns columns) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> logits,
+                                       In<int32_t, Mode> targets, In<float, Mode> largest,
+                                       Out<float, Mode> partial, Columns columns) {
     const int64_t row = block.index() * columns.count;
     const float shift = largest[block.index()];
-    partial[block.index()] =
-        block.Sum(columns.valid, [&](int64_t i) { return Exp(logits[row + i] - shift); });
+    const float sum = block.Sum(
+        columns.valid, [shift](int64_t, float logit) { return Exp(logit - shift); },
+        logits.From(row));
     const int64_t target = targets[block.index()] - columns.first;
     const bool here = target >= 0 && target < columns.valid;
-    partial[largest.count() + block.index()] = here ? float{logits[row + target]} : 0.0f;
+    block.Once([&] {
+      partial[block.index()] = sum;
+      partial[largest.count() + block.index()] = here ? float{logits[row + target]} : 0.0f;
+    });
   }
 };
 
 struct CrossEntropyFinish {
   static constexpr const char* kName = "cross_entropy_finish";
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> largest, In<float, Mode> partial,
-                  Out<float, Mode> loss, Out<float, Mode> lse) {
-    block.EachOfTile(loss.count(), [&](int64_t i) {
-      const float log_sum = largest[i] + Log(partial[i]);
-      lse[i] = log_sum;
-      loss[i] = log_sum - partial[loss.count() + i];
-    });
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> largest,
+                                       In<float, Mode> partial, Out<float, Mode> loss,
+                                       Out<float, Mode> lse) {
+    block.MapTile(
+        loss.count(),
+        [](int64_t, float& to_loss, float& to_lse, float shift, float sum, float chosen) {
+          to_lse = shift + Log(sum);
+          to_loss = to_lse - chosen;
+        },
+        loss, lse, largest, partial, partial.From(loss.count()));
   }
 };
 
+// One chain.
 template <bool kAccumulate>
 struct SumLoss {
   static constexpr const char* kName = "sum_loss";
+  static constexpr int kThreads = Block::kChainThreads;
   template <typename Mode>
-  static void Run(const Block&, In<float, Mode> loss, Sum<float, Mode, kAccumulate> total) {
-    float sum = 0.0f;
-    if constexpr (kAccumulate) sum = total[0];
-    for (int64_t i = 0; i < loss.count(); ++i) sum += loss[i];
-    total[0] = sum;
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> loss,
+                                       Sum<float, Mode, kAccumulate> total) {
+    block.Chains<1>(
+        0, 1, loss.count(), [&](int64_t, float(&sum)[1]) { sum[0] = OldElement(total, 0); },
+        [](int64_t row) { return row; },
+        [&](int64_t row, int64_t, float(&sum)[1]) { sum[0] += loss[row]; },
+        [&](int64_t, const float(&sum)[1]) { total[0] = sum[0]; });
   }
 };
 

@@ -10,129 +10,188 @@ namespace {
 // One block per row.
 struct LayerNorm {
   static constexpr const char* kName = "layer_norm";
+  static constexpr int kThreads = Block::kRowThreads;
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> x, In<float, Mode> gamma,
-                  In<float, Mode> beta, Out<float, Mode> y, Out<float, Mode> mean,
-                  Out<float, Mode> rstd, float epsilon) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> x, In<float, Mode> gamma,
+                                       In<float, Mode> beta, Out<float, Mode> y,
+                                       Out<float, Mode> mean, Out<float, Mode> rstd,
+                                       float epsilon) {
     const int64_t hidden = gamma.count();
     const int64_t row = block.index() * hidden;
     const float inverse = 1.0f / static_cast<float>(hidden);
-    const float center =
-        block.Sum(hidden, [&](int64_t i) -> float { return x[row + i]; }) * inverse;
-    const float variance = block.Sum(hidden, [&](int64_t i) {
-      const float distance = x[row + i] - center;
-      return distance * distance;
-    }) * inverse;
+    const float center = block.Sum(
+                             hidden, [](int64_t, float value) { return value; }, x.From(row)) *
+                         inverse;
+    const float variance = block.Sum(
+                               hidden,
+                               [center](int64_t, float value) {
+                                 const float distance = value - center;
+                                 return distance * distance;
+                               },
+                               x.From(row)) *
+                           inverse;
     const float scale = Rsqrt(variance + epsilon);
-    block.Each(hidden, [&](int64_t i) {
-      y[row + i] = std::fma((x[row + i] - center) * scale, float{gamma[i]}, float{beta[i]});
+    block.Map(
+        hidden,
+        [center, scale](int64_t, float& to, float value, float factor, float offset) {
+          to = std::fma((value - center) * scale, factor, offset);
+        },
+        y.From(row), x.From(row), gamma, beta);
+    block.Once([&] {
+      mean[block.index()] = center;
+      rstd[block.index()] = scale;
     });
-    mean[block.index()] = center;
-    rstd[block.index()] = scale;
   }
 };
 
 // dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma, xhat = (x - mean) rstd.
 struct LayerNormGrad {
   static constexpr const char* kName = "layer_norm_grad";
+  static constexpr int kThreads = Block::kRowThreads;
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> dy, In<float, Mode> x, In<float, Mode> gamma,
-                  In<float, Mode> mean, In<float, Mode> rstd, Out<float, Mode> dx) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> dy, In<float, Mode> x,
+                                       In<float, Mode> gamma, In<float, Mode> mean,
+                                       In<float, Mode> rstd, Out<float, Mode> dx) {
     const int64_t hidden = gamma.count();
     const int64_t row = block.index() * hidden;
     const float inverse = 1.0f / static_cast<float>(hidden);
     const float center = mean[block.index()];
     const float scale = rstd[block.index()];
     const float mean_g =
-        block.Sum(hidden, [&](int64_t i) { return dy[row + i] * gamma[i]; }) * inverse;
-    const float mean_g_xhat = block.Sum(hidden, [&](int64_t i) {
-      return dy[row + i] * gamma[i] * ((x[row + i] - center) * scale);
-    }) * inverse;
-    block.Each(hidden, [&](int64_t i) {
-      const float normal = (x[row + i] - center) * scale;
-      dx[row + i] = scale * (dy[row + i] * gamma[i] - mean_g - normal * mean_g_xhat);
-    });
+        block.Sum(
+            hidden, [](int64_t, float gradient, float factor) { return gradient * factor; },
+            dy.From(row), gamma) *
+        inverse;
+    const float mean_g_xhat =
+        block.Sum(
+            hidden,
+            [center, scale](int64_t, float gradient, float factor, float value) {
+              return gradient * factor * ((value - center) * scale);
+            },
+            dy.From(row), gamma, x.From(row)) *
+        inverse;
+    block.Map(
+        hidden,
+        [=](int64_t, float& to, float gradient, float factor, float value) {
+          const float normal = (value - center) * scale;
+          to = scale * (gradient * factor - mean_g - normal * mean_g_xhat);
+        },
+        dx.From(row), dy.From(row), gamma, x.From(row));
   }
 };
 
+// What the elements of one row have in common.
+struct RowStatistics {
+  int64_t first;  // element of x and dy
+  float center, scale;
+};
+
+// A chain per column, over the rows in order.
 template <bool kAccumulate>
 struct LayerNormParameterGrad {
   static constexpr const char* kName = "layer_norm_parameter_grad";
+  static constexpr int kThreads = Block::kChainThreads;
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> dy, In<float, Mode> x, In<float, Mode> mean,
-                  In<float, Mode> rstd, Sum<float, Mode, kAccumulate> dgamma,
-                  Sum<float, Mode, kAccumulate> dbeta) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> dy, In<float, Mode> x,
+                                       In<float, Mode> mean, In<float, Mode> rstd,
+                                       Sum<float, Mode, kAccumulate> dgamma,
+                                       Sum<float, Mode, kAccumulate> dbeta) {
     const int64_t hidden = dgamma.count();
-    if constexpr (!kAccumulate) {
-      block.Each(hidden, [&](int64_t i) {
-        dgamma[i] = 0.0f;
-        dbeta[i] = 0.0f;
-      });
-    }
-    for (int64_t row = 0; row < mean.count(); ++row) {
-      const float center = mean[row];
-      const float scale = rstd[row];
-      block.Each(hidden, [&](int64_t i) {
-        const float gradient = dy[row * hidden + i];
-        const float normal = (x[row * hidden + i] - center) * scale;
-        dgamma[i] = std::fma(gradient, normal, float{dgamma[i]});
-        dbeta[i] += gradient;
-      });
-    }
+    const Chained columns = ChainsOf(block, hidden);
+    block.Chains<2>(
+        columns.begin, columns.end, mean.count(),
+        [&](int64_t column, float(&sums)[2]) {
+          sums[0] = OldElement(dgamma, column);
+          sums[1] = OldElement(dbeta, column);
+        },
+        [&](int64_t row) -> RowStatistics {
+          return {row * hidden, mean[row], rstd[row]};
+        },
+        [&](const RowStatistics& row, int64_t column, float(&sums)[2]) {
+          const float gradient = dy[row.first + column];
+          const float normal = (x[row.first + column] - row.center) * row.scale;
+          sums[0] = std::fma(gradient, normal, sums[0]);
+          sums[1] += gradient;
+        },
+        [&](int64_t column, const float(&sums)[2]) {
+          dgamma[column] = sums[0];
+          dbeta[column] = sums[1];
+        });
   }
 };
 
 struct RmsNorm {
   static constexpr const char* kName = "rms_norm";
+  static constexpr int kThreads = Block::kRowThreads;
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> x, In<float, Mode> gamma, Out<float, Mode> y,
-                  Out<float, Mode> rstd, float epsilon) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> x, In<float, Mode> gamma,
+                                       Out<float, Mode> y, Out<float, Mode> rstd, float epsilon) {
     const int64_t hidden = gamma.count();
     const int64_t row = block.index() * hidden;
     const float inverse = 1.0f / static_cast<float>(hidden);
     const float square =
-        block.Sum(hidden, [&](int64_t i) { return x[row + i] * x[row + i]; }) * inverse;
+        block.Sum(
+            hidden, [](int64_t, float value) { return value * value; }, x.From(row)) *
+        inverse;
     const float scale = Rsqrt(square + epsilon);
-    block.Each(hidden, [&](int64_t i) { y[row + i] = x[row + i] * scale * gamma[i]; });
-    rstd[block.index()] = scale;
+    block.Map(
+        hidden,
+        [scale](int64_t, float& to, float value, float factor) { to = value * scale * factor; },
+        y.From(row), x.From(row), gamma);
+    block.Once([&] { rstd[block.index()] = scale; });
   }
 };
 
 // dx = rstd (g - xhat mean(g xhat)), g = dy gamma, xhat = x rstd.
 struct RmsNormGrad {
   static constexpr const char* kName = "rms_norm_grad";
+  static constexpr int kThreads = Block::kRowThreads;
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> dy, In<float, Mode> x, In<float, Mode> gamma,
-                  In<float, Mode> rstd, Out<float, Mode> dx) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> dy, In<float, Mode> x,
+                                       In<float, Mode> gamma, In<float, Mode> rstd,
+                                       Out<float, Mode> dx) {
     const int64_t hidden = gamma.count();
     const int64_t row = block.index() * hidden;
     const float inverse = 1.0f / static_cast<float>(hidden);
     const float scale = rstd[block.index()];
-    const float mean_g_xhat = block.Sum(hidden, [&](int64_t i) {
-      return dy[row + i] * gamma[i] * (x[row + i] * scale);
-    }) * inverse;
-    block.Each(hidden, [&](int64_t i) {
-      const float normal = x[row + i] * scale;
-      dx[row + i] = scale * (dy[row + i] * gamma[i] - normal * mean_g_xhat);
-    });
+    const float mean_g_xhat = block.Sum(
+                                  hidden,
+                                  [scale](int64_t, float gradient, float factor, float value) {
+                                    return gradient * factor * (value * scale);
+                                  },
+                                  dy.From(row), gamma, x.From(row)) *
+                              inverse;
+    block.Map(
+        hidden,
+        [=](int64_t, float& to, float gradient, float factor, float value) {
+          const float normal = value * scale;
+          to = scale * (gradient * factor - normal * mean_g_xhat);
+        },
+        dx.From(row), dy.From(row), gamma, x.From(row));
   }
 };
 
+// A chain per column, over the rows in order.
 template <bool kAccumulate>
 struct RmsNormParameterGrad {
   static constexpr const char* kName = "rms_norm_parameter_grad";
+  static constexpr int kThreads = Block::kChainThreads;
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> dy, In<float, Mode> x, In<float, Mode> rstd,
-                  Sum<float, Mode, kAccumulate> dgamma) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> dy, In<float, Mode> x,
+                                       In<float, Mode> rstd, Sum<float, Mode, kAccumulate> dgamma) {
     const int64_t hidden = dgamma.count();
-    if constexpr (!kAccumulate) block.Each(hidden, [&](int64_t i) { dgamma[i] = 0.0f; });
-    for (int64_t row = 0; row < rstd.count(); ++row) {
-      const float scale = rstd[row];
-      block.Each(hidden, [&](int64_t i) {
-        const float normal = x[row * hidden + i] * scale;
-        dgamma[i] = std::fma(float{dy[row * hidden + i]}, normal, float{dgamma[i]});
-      });
-    }
+    const Chained columns = ChainsOf(block, hidden);
+    block.Chains<1>(
+        columns.begin, columns.end, rstd.count(),
+        [&](int64_t column, float(&sum)[1]) { sum[0] = OldElement(dgamma, column); },
+        [&](int64_t row) -> RowStatistics {
+          return {row * hidden, 0.0f, rstd[row]};
+        },
+        [&](const RowStatistics& row, int64_t column, float(&sum)[1]) {
+          const float normal = x[row.first + column] * row.scale;
+          sum[0] = std::fma(float{dy[row.first + column]}, normal, sum[0]);
+        },
+        [&](int64_t column, const float(&sum)[1]) { dgamma[column] = sum[0]; });
   }
 };
 
@@ -150,13 +209,13 @@ Status LaunchLayerNormGrad(const OpCall& call) {
 
 Status LaunchLayerNormParameterGrad(const OpCall& call) {
   if (call.attributes().accumulate) {
-    return Launch<LayerNormParameterGrad<true>>(call.target(), 1, call.Read(0), call.Read(1),
-                                                call.Read(2), call.Read(3), call.Update(4),
-                                                call.Update(5));
+    return Launch<LayerNormParameterGrad<true>>(call.target(), ChainBlocks(call.Columns(0)),
+                                                call.Read(0), call.Read(1), call.Read(2),
+                                                call.Read(3), call.Update(4), call.Update(5));
   }
-  return Launch<LayerNormParameterGrad<false>>(call.target(), 1, call.Read(0), call.Read(1),
-                                               call.Read(2), call.Read(3), call.Write(4),
-                                               call.Write(5));
+  return Launch<LayerNormParameterGrad<false>>(call.target(), ChainBlocks(call.Columns(0)),
+                                               call.Read(0), call.Read(1), call.Read(2),
+                                               call.Read(3), call.Write(4), call.Write(5));
 }
 
 Status LaunchRmsNorm(const OpCall& call) {
@@ -171,11 +230,13 @@ Status LaunchRmsNormGrad(const OpCall& call) {
 
 Status LaunchRmsNormParameterGrad(const OpCall& call) {
   if (call.attributes().accumulate) {
-    return Launch<RmsNormParameterGrad<true>>(call.target(), 1, call.Read(0), call.Read(1),
-                                              call.Read(2), call.Update(3));
+    return Launch<RmsNormParameterGrad<true>>(call.target(), ChainBlocks(call.Columns(0)),
+                                              call.Read(0), call.Read(1), call.Read(2),
+                                              call.Update(3));
   }
-  return Launch<RmsNormParameterGrad<false>>(call.target(), 1, call.Read(0), call.Read(1),
-                                             call.Read(2), call.Write(3));
+  return Launch<RmsNormParameterGrad<false>>(call.target(), ChainBlocks(call.Columns(0)),
+                                             call.Read(0), call.Read(1), call.Read(2),
+                                             call.Write(3));
 }
 
 }  // namespace tideline::ops

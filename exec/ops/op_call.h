@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "exec/device/launch.h"
+#include "exec/device/table.h"
 #include "models/ir/attributes.h"
 #include "models/ir/graph.h"
 #include "planner/program/program.h"
@@ -73,6 +74,28 @@ using Sum = std::conditional_t<kAccumulate, InOut<T, Mode>, Out<T, Mode>>;
 inline int64_t BlocksFor(int64_t count) {
   constexpr int64_t kElementsPerBlock = 8192;
   return (count + kElementsPerBlock - 1) / kElementsPerBlock;
+}
+
+// A kernel of chains (Block::Chains) takes kChainsPerBlock of them in each block: on a GPU as many
+// as it has threads, so that short rows still fill it; on the host more, which is kinder to caches.
+#ifdef __CUDACC__
+inline constexpr int64_t kChainsPerBlock = Block::kChainThreads;
+#else
+inline constexpr int64_t kChainsPerBlock = 256;
+#endif
+inline int64_t ChainBlocks(int64_t chains) {
+  return (chains + kChainsPerBlock - 1) / kChainsPerBlock;
+}
+// The chains of one block among `chains`.
+struct Chained {
+  int64_t begin, end;
+};
+TIDELINE_HOST_DEVICE inline Chained ChainsOf(int64_t block, int64_t chains) {
+  const int64_t begin = block * kChainsPerBlock;
+  return {begin, chains - begin < kChainsPerBlock ? chains : begin + kChainsPerBlock};
+}
+TIDELINE_HOST_DEVICE inline Chained ChainsOf(const Block& block, int64_t chains) {
+  return ChainsOf(block.index(), chains);
 }
 
 }  // namespace tideline

@@ -12,12 +12,14 @@
 namespace tideline::ops {
 namespace {
 
-// Elements [begin, end) of the shard that keep `keep` = 1 - learning rate * decay of themselves,
-// the learning rate being that of the step.
+// The elements of a launch from the end of the segment before to `end`, which keep `keep` = 1 -
+// learning rate * decay of themselves, the learning rate being that of the step.
 struct Segment {
-  int64_t begin, end;
+  int64_t end;
   float keep;
 };
+// A bucket of more segments takes several launches.
+using Segments = Table<Segment, 256>;
 
 // Constants of one step t, each rounded once from fp64.
 struct StepConstants {
@@ -33,7 +35,8 @@ struct StepConstants {
 struct AdamElement {
   float momentum, variance, parameter;
 };
-AdamElement AdamStep(const StepConstants& c, float gradient, AdamElement old, float keep) {
+TIDELINE_HOST_DEVICE AdamElement AdamStep(const StepConstants& c, float gradient, AdamElement old,
+                                          float keep) {
   const float momentum = std::fma(c.beta1, old.momentum, c.one_minus_beta1 * gradient);
   const float variance = std::fma(c.beta2, old.variance, c.one_minus_beta2 * gradient * gradient);
   const float denominator = std::fma(Sqrt(variance), c.variance_scale, c.epsilon);
@@ -41,44 +44,66 @@ AdamElement AdamStep(const StepConstants& c, float gradient, AdamElement old, fl
   return {momentum, variance, parameter};
 }
 
-// One block per segment.
+// function(begin, end, keep) for each segment's part of this block's tile.
+template <typename Function>
+TIDELINE_HOST_DEVICE void EachSegment(const Block& block, int64_t count, const Segments& segments,
+                                      Function function) {
+  const Block::Part part = block.Tile(count);
+  int64_t begin = part.begin;
+  for (int index = 0; index < segments.size() && begin < part.end; ++index) {
+    const Segment segment = segments[index];
+    if (segment.end <= begin) continue;
+    const int64_t end = segment.end < part.end ? segment.end : part.end;
+    function(begin, end, segment.keep);
+    begin = end;
+  }
+}
+
 template <typename GradientFormat>
 struct AdamW {
+  using Gradient = typename GradientFormat::Storage;
   static constexpr const char* kName = "adamw";
   template <typename Mode>
-  static void Run(const Block& block, In<typename GradientFormat::Storage, Mode> gradient,
-                  InOut<float, Mode> parameter, InOut<float, Mode> momentum,
-                  InOut<float, Mode> variance, const std::vector<Segment>& segments,
-                  const StepConstants& constants) {
-    const Segment segment = segments[block.index()];
-    block.Each(segment.end - segment.begin, [&](int64_t offset) {
-      const int64_t i = segment.begin + offset;
-      const AdamElement next = AdamStep(constants, GradientFormat::Load(gradient[i]),
-                                        {momentum[i], variance[i], parameter[i]}, segment.keep);
-      momentum[i] = next.momentum;
-      variance[i] = next.variance;
-      parameter[i] = next.parameter;
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<Gradient, Mode> gradient,
+                                       InOut<float, Mode> parameter, InOut<float, Mode> momentum,
+                                       InOut<float, Mode> variance, const Segments& segments,
+                                       const StepConstants& constants) {
+    EachSegment(block, momentum.count(), segments, [&](int64_t begin, int64_t end, float keep) {
+      block.Map(
+          end - begin,
+          [&, keep](int64_t, float& p, float& m, float& v, Gradient g) {
+            const AdamElement next = AdamStep(constants, GradientFormat::Load(g), {m, v, p}, keep);
+            m = next.momentum;
+            v = next.variance;
+            p = next.parameter;
+          },
+          parameter.From(begin), momentum.From(begin), variance.From(begin), gradient.From(begin));
     });
   }
 };
 
 template <typename GradientFormat, typename ParameterFormat>
 struct AdamWWithMaster {
+  using Gradient = typename GradientFormat::Storage;
+  using Narrow = typename ParameterFormat::Storage;
   static constexpr const char* kName = "adamw_with_master";
   template <typename Mode>
-  static void Run(const Block& block, In<typename GradientFormat::Storage, Mode> gradient,
-                  Out<typename ParameterFormat::Storage, Mode> parameter, InOut<float, Mode> master,
-                  InOut<float, Mode> momentum, InOut<float, Mode> variance,
-                  const std::vector<Segment>& segments, const StepConstants& constants) {
-    const Segment segment = segments[block.index()];
-    block.Each(segment.end - segment.begin, [&](int64_t offset) {
-      const int64_t i = segment.begin + offset;
-      const AdamElement next = AdamStep(constants, GradientFormat::Load(gradient[i]),
-                                        {momentum[i], variance[i], master[i]}, segment.keep);
-      momentum[i] = next.momentum;
-      variance[i] = next.variance;
-      master[i] = next.parameter;
-      parameter[i] = ParameterFormat::Store(next.parameter);
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<Gradient, Mode> gradient,
+                                       Out<Narrow, Mode> parameter, InOut<float, Mode> master,
+                                       InOut<float, Mode> momentum, InOut<float, Mode> variance,
+                                       const Segments& segments, const StepConstants& constants) {
+    EachSegment(block, momentum.count(), segments, [&](int64_t begin, int64_t end, float keep) {
+      block.Map(
+          end - begin,
+          [&, keep](int64_t, Narrow& narrow, float& p, float& m, float& v, Gradient g) {
+            const AdamElement next = AdamStep(constants, GradientFormat::Load(g), {m, v, p}, keep);
+            m = next.momentum;
+            v = next.variance;
+            p = next.parameter;
+            narrow = ParameterFormat::Store(next.parameter);
+          },
+          parameter.From(begin), master.From(begin), momentum.From(begin), variance.From(begin),
+          gradient.From(begin));
     });
   }
 };
@@ -87,9 +112,14 @@ template <typename From, typename To>
 struct Cast {
   static constexpr const char* kName = "cast";
   template <typename Mode>
-  static void Run(const Block& block, In<typename From::Storage, Mode> x,
-                  Out<typename To::Storage, Mode> y) {
-    block.EachOfTile(y.count(), [&](int64_t i) { y[i] = To::Store(From::Load(x[i])); });
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<typename From::Storage, Mode> x,
+                                       Out<typename To::Storage, Mode> y) {
+    block.MapTile(
+        y.count(),
+        [](int64_t, typename To::Storage& to, typename From::Storage from) {
+          to = To::Store(From::Load(from));
+        },
+        y, x);
   }
 };
 
@@ -115,7 +145,8 @@ StepConstants ConstantsOf(const AdamSettings& settings, double learning_rate, in
 }
 
 // The spans of the bucket that fall into this shard of `count` elements, and the gaps between them
-// (alignment; no decay). Precondition: spans ascend and do not overlap.
+// (alignment; no decay); ends count from the shard's first element. Precondition: spans ascend and
+// do not overlap.
 std::vector<Segment> SegmentsOf(const OpCall& call, double learning_rate, int64_t count) {
   const Attributes& attributes = call.attributes();
   const int64_t offset = call.At(attributes.element_offset);
@@ -127,7 +158,7 @@ std::vector<Segment> SegmentsOf(const OpCall& call, double learning_rate, int64_
     if (!segments.empty() && segments.back().keep == keep) {
       segments.back().end = end;
     } else {
-      segments.push_back({done, end, keep});
+      segments.push_back({end, keep});
     }
     done = end;
   };
@@ -140,27 +171,52 @@ std::vector<Segment> SegmentsOf(const OpCall& call, double learning_rate, int64_
   return segments;
 }
 
+// Elements [begin, end) of the shard and their segments: one launch.
+struct Stretch {
+  int64_t begin, end;
+  Segments segments;
+};
+
+template <typename Gradient>
+Status LaunchStretch(const OpCall& call, const Stretch& stretch, const StepConstants& constants) {
+  const int64_t count = stretch.end - stretch.begin;
+  const int64_t blocks = BlocksFor(count);
+  using GradientStorage = typename Gradient::Storage;
+  const In<GradientStorage> gradient(call.Read<GradientStorage>(0).data() + stretch.begin, count);
+  const auto update = [&](int operand) {
+    return InOut<float>(call.Update(operand).data() + stretch.begin, count);
+  };
+  if (call.operand_count() == 4) {
+    return Launch<AdamW<Gradient>>(call.target(), blocks, gradient, update(1), update(2), update(3),
+                                   stretch.segments, constants);
+  }
+  return WithFormat(call.TypeOf(1), [&]<typename Parameter>(Parameter) -> Status {
+    using Storage = typename Parameter::Storage;
+    const Out<Storage> parameter(call.Write<Storage>(1).data() + stretch.begin, count);
+    return Launch<AdamWWithMaster<Gradient, Parameter>>(call.target(), blocks, gradient, parameter,
+                                                        update(2), update(3), update(4),
+                                                        stretch.segments, constants);
+  });
+}
+
 }  // namespace
 
 Status LaunchAdamW(const OpCall& call) {
   const AdamSettings& settings = call.attributes().adam;
   const int64_t step = call.context().step;
   const double learning_rate = LearningRateAt(settings, step);
-  std::vector<Segment> segments = SegmentsOf(call, learning_rate, call.Count(0));
-  const int64_t blocks = static_cast<int64_t>(segments.size());
   const StepConstants constants = ConstantsOf(settings, learning_rate, step + 1);
   return WithFormat(call.TypeOf(0), [&]<typename Gradient>(Gradient) -> Status {
-    const auto gradient = call.Read<typename Gradient::Storage>(0);
-    if (call.operand_count() == 4) {
-      return Launch<AdamW<Gradient>>(call.target(), blocks, gradient, call.Update(1),
-                                     call.Update(2), call.Update(3), std::move(segments),
-                                     constants);
+    Stretch stretch = {};
+    for (const Segment& segment : SegmentsOf(call, learning_rate, call.Count(0))) {
+      if (stretch.segments.full()) {
+        TL_RETURN_IF_ERROR(LaunchStretch<Gradient>(call, stretch, constants));
+        stretch = {.begin = stretch.end, .end = stretch.end, .segments = {}};
+      }
+      stretch.segments.Push({segment.end - stretch.begin, segment.keep});
+      stretch.end = segment.end;
     }
-    return WithFormat(call.TypeOf(1), [&]<typename Parameter>(Parameter) -> Status {
-      return Launch<AdamWWithMaster<Gradient, Parameter>>(
-          call.target(), blocks, gradient, call.Write<typename Parameter::Storage>(1),
-          call.Update(2), call.Update(3), call.Update(4), std::move(segments), constants);
-    });
+    return LaunchStretch<Gradient>(call, stretch, constants);
   });
 }
 

@@ -8,35 +8,47 @@
 namespace tideline::ops {
 namespace {
 
-// One dimension of x: its extent, and what one step in it moves in y (0: summed).
-struct Dimension {
-  int64_t extent, y_stride;
+// One loop over x: its extent, and what one step moves in x and in y.
+struct ReduceLoop {
+  int64_t extent, x, y;
 };
 
-// y (+)= x, element by element in row-major order of x.
+constexpr int kMaxLoops = 8;
+using ReduceLoops = Table<ReduceLoop, kMaxLoops>;
+
+// The element of x at which iteration `index` of the loops begins; `y` (may be null) gets y's.
+TIDELINE_HOST_DEVICE int64_t OffsetOf(const ReduceLoops& loops, int64_t index, int64_t* y) {
+  int64_t from = 0;
+  for (int level = loops.size() - 1; level >= 0; --level) {
+    const int64_t iteration = index % loops[level].extent;
+    from += iteration * loops[level].x;
+    if (y != nullptr) *y += iteration * loops[level].y;
+    index /= loops[level].extent;
+  }
+  return from;
+}
+
+// y (+)= x: a chain per element of y, over the elements that are summed into it in row-major order
+// of x. `columns` is the innermost loop that y keeps; `blocks_per_row` blocks share one iteration
+// of the others, `kept`.
 template <bool kAccumulate>
 struct ReduceRows {
   static constexpr const char* kName = "reduce_rows";
+  static constexpr int kThreads = Block::kChainThreads;
   template <typename Mode>
-  static void Run(const Block& block, In<float, Mode> x, Sum<float, Mode, kAccumulate> y,
-                  const std::vector<Dimension>& dimensions) {
-    if constexpr (!kAccumulate) block.Each(y.count(), [&](int64_t i) { y[i] = 0.0f; });
-    if (x.count() == 0) return;
-    const Dimension inner = dimensions.back();
-    const int outer = static_cast<int>(dimensions.size()) - 1;
-    for (int64_t row = 0; row < x.count() / inner.extent; ++row) {
-      int64_t to = 0, rest = row;
-      for (int d = outer - 1; d >= 0; --d) {
-        to += rest % dimensions[d].extent * dimensions[d].y_stride;
-        rest /= dimensions[d].extent;
-      }
-      const int64_t from = row * inner.extent;
-      if (inner.y_stride != 0) {
-        block.Each(inner.extent, [&](int64_t i) { y[to + i * inner.y_stride] += x[from + i]; });
-      } else {
-        for (int64_t i = 0; i < inner.extent; ++i) y[to] += x[from + i];
-      }
-    }
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> x,
+                                       Sum<float, Mode, kAccumulate> y, const ReduceLoops& kept,
+                                       ReduceLoop columns, const ReduceLoops& summed, int64_t links,
+                                       int64_t blocks_per_row) {
+    int64_t to = 0;
+    const int64_t from = OffsetOf(kept, block.index() / blocks_per_row, &to);
+    const Chained part = ChainsOf(block.index() % blocks_per_row, columns.extent);
+    block.Chains<1>(
+        part.begin, part.end, links,
+        [&](int64_t column, float(&sum)[1]) { sum[0] = OldElement(y, to + column * columns.y); },
+        [&](int64_t link) { return from + OffsetOf(summed, link, nullptr); },
+        [&](int64_t row, int64_t column, float(&sum)[1]) { sum[0] += x[row + column * columns.x]; },
+        [&](int64_t column, const float(&sum)[1]) { y[to + column * columns.y] = sum[0]; });
   }
 };
 
@@ -45,11 +57,14 @@ template <typename Storage>
 struct Slice {
   static constexpr const char* kName = "slice";
   template <typename Mode>
-  static void Run(const Block& block, In<Storage, Mode> x, Out<Storage, Mode> y, int64_t run,
-                  int64_t stride, int64_t first) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<Storage, Mode> x,
+                                       Out<Storage, Mode> y, int64_t run, int64_t stride,
+                                       int64_t first) {
     const int64_t from = block.index() * stride + first;
     const int64_t to = block.index() * run;
-    block.Each(run, [&](int64_t i) { y[to + i] = x[from + i]; });
+    block.Map(
+        run, [](int64_t, Storage& element, Storage value) { element = value; }, y.From(to),
+        x.From(from));
   }
 };
 
@@ -73,21 +88,42 @@ Status LaunchSliceOf(const OpCall& call) {
 
 Status LaunchReduceRows(const OpCall& call) {
   TL_ASSIGN_OR_RETURN(const RowReduction reduction, ParseReduction(call.attributes().equation));
-  std::vector<Dimension> dimensions;
-  for (size_t d = 0; d < call.Shape(0).size(); ++d) {
-    int64_t stride = 1;
+  ReduceLoops kept, summed;
+  int64_t stride_x = 1;
+  std::vector<ReduceLoop> loops(call.Shape(0).size());
+  for (size_t d = loops.size(); d-- > 0; stride_x *= call.Shape(0)[d]) {
+    int64_t stride_y = 1;
     size_t place = reduction.output.size();
     while (place > 0 && reduction.output[place - 1] != reduction.input[d]) {
-      stride *= call.Shape(1)[--place];
+      stride_y *= call.Shape(1)[--place];
     }
-    dimensions.push_back({call.Shape(0)[d], place == 0 ? 0 : stride});
+    loops[d] = {call.Shape(0)[d], stride_x, place == 0 ? 0 : stride_y};
   }
+  ReduceLoop columns = {1, 0, 0};
+  int64_t rows = 1, links = 1;
+  for (const ReduceLoop& loop : loops) {
+    ReduceLoops& list = loop.y == 0 ? summed : kept;
+    // Neighbours that advance evenly in x and in y are one loop.
+    if (!list.empty() && list.back().x == loop.x * loop.extent &&
+        list.back().y == loop.y * loop.extent) {
+      list.back() = {list.back().extent * loop.extent, loop.x, loop.y};
+    } else if (!list.Push(loop)) {
+      return UnavailableError("kernel reduce_rows: more than 8 dimensions; merge some");
+    }
+    (loop.y == 0 ? links : rows) *= loop.extent;
+  }
+  if (!kept.empty()) {
+    columns = kept.back();
+    kept.Pop();
+    rows /= columns.extent;
+  }
+  const int64_t per_row = ChainBlocks(columns.extent);
   if (call.attributes().accumulate) {
-    return Launch<ReduceRows<true>>(call.target(), 1, call.Read(0), call.Update(1),
-                                    std::move(dimensions));
+    return Launch<ReduceRows<true>>(call.target(), rows * per_row, call.Read(0), call.Update(1),
+                                    kept, columns, summed, links, per_row);
   }
-  return Launch<ReduceRows<false>>(call.target(), 1, call.Read(0), call.Write(1),
-                                   std::move(dimensions));
+  return Launch<ReduceRows<false>>(call.target(), rows * per_row, call.Read(0), call.Write(1), kept,
+                                   columns, summed, links, per_row);
 }
 
 Status LaunchSlice(const OpCall& call) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "exec/device/table.h"
 #include "tests/exec/ops/immediate_device.h"
 
 namespace tideline {
@@ -160,6 +161,130 @@ TEST(Block, TilesCoverEverythingOnce) {
       EXPECT_EQ(seen, std::vector<int>(count, 1));
     }
   }
+}
+
+// The access of a view says what Map loads and stores.
+struct MapThrough {
+  static constexpr const char* kName = "map_through";
+  template <typename Mode>
+  static void Run(const Block& block, In<float, Mode> x, InOut<float, Mode> y, Out<float, Mode> z) {
+    block.Map(
+        x.count(),
+        [](int64_t i, float& in_out, float& out, float in) {
+          EXPECT_EQ(out, 0.0f);  // an Out element is not loaded
+          in_out += in;
+          out = 10 * in + static_cast<float>(i);
+        },
+        y, z.From(1), x);
+  }
+};
+
+TEST(Block, MapLoadsAndStoresWhatTheViewsDeclare) {
+  for (const CheckLevel check : {CheckLevel::kNone, CheckLevel::kKernels}) {
+    Fixture fixture;
+    std::vector<float> x{1, 2, 3}, y{4, 5, 6}, z{7, 8, 9, 7};
+    ASSERT_TRUE(Launch<MapThrough>(fixture.Target(check), 1, In<float>(x.data(), 3),
+                                   InOut<float>(y.data(), 3), Out<float>(z.data(), 4))
+                    .ok());
+    EXPECT_TRUE(fixture.device.status.ok()) << fixture.device.status;
+    EXPECT_EQ(x, (std::vector<float>{1, 2, 3}));
+    EXPECT_EQ(y, (std::vector<float>{5, 7, 9}));
+    EXPECT_EQ(z, (std::vector<float>{7, 10, 21, 32}));
+    if (check != CheckLevel::kKernels) continue;
+    EXPECT_EQ(fixture.observer.report.declared_bytes, 40);
+    EXPECT_EQ(fixture.observer.report.touched_bytes, 36);  // z[0] is not
+  }
+}
+
+TEST(Block, MapTileTakesItsPart) {
+  std::vector<float> x(200), y(200, -1.0f);
+  std::iota(x.begin(), x.end(), 0.0f);
+  // 200 elements in two blocks: 128 and 72.
+  Block(1, 2).MapTile(
+      200,
+      [](int64_t i, float& to, float from) {
+        EXPECT_EQ(static_cast<float>(i), from);
+        to = from;
+      },
+      Out<float>(y.data(), 200), In<float>(x.data(), 200));
+  EXPECT_EQ(y[127], -1.0f);
+  EXPECT_EQ(y[128], 128.0f);
+  EXPECT_EQ(y[199], 199.0f);
+}
+
+TEST(Block, ReduceOverViewsIsReduceOverIndices) {
+  std::vector<float> x(333);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = 1.0f / static_cast<float>(i + 3);
+  const Block block(0, 1);
+  for (const int64_t count : {0, 1, 64, 333}) {
+    EXPECT_EQ(block.Sum(
+                  count, [](int64_t i, float value) { return value * static_cast<float>(i); },
+                  In<float>(x.data(), 333)),
+              block.Sum(count, [&](int64_t i) { return x[i] * static_cast<float>(i); }));
+  }
+}
+
+// Each chain adds its own column from the first row to the last, more of them than go at once.
+TEST(Block, ChainsGoInOrder) {
+  constexpr int64_t kColumns = 600, kRows = 5;
+  const auto value = [](int64_t row, int64_t column) {
+    return 1.0f / static_cast<float>(row * kColumns + column + 1);
+  };
+  std::vector<float> sums(kColumns, 0.0f), products(kColumns, 0.0f);
+  Block(0, 1).Chains<2>(
+      3, kColumns, kRows,
+      [](int64_t column, float(&values)[2]) {
+        values[0] = static_cast<float>(column);
+        values[1] = 1.0f;
+      },
+      [](int64_t row) { return row; },
+      [&](int64_t row, int64_t column, float(&values)[2]) {
+        values[0] += value(row, column);
+        values[1] *= 1.0f + value(row, column);
+      },
+      [&](int64_t column, const float(&values)[2]) {
+        sums[column] = values[0];
+        products[column] = values[1];
+      });
+  for (int64_t column = 0; column < kColumns; ++column) {
+    float sum = static_cast<float>(column), product = 1.0f;
+    for (int64_t row = 0; row < kRows; ++row) {
+      sum += value(row, column);
+      product *= 1.0f + value(row, column);
+    }
+    EXPECT_EQ(sums[column], column < 3 ? 0.0f : sum);
+    EXPECT_EQ(products[column], column < 3 ? 0.0f : product);
+  }
+}
+
+TEST(Block, EachWhereAndAny) {
+  const Block block(0, 1);
+  std::vector<int64_t> found;
+  const auto third = [](int64_t i) { return i % 3 == 2; };
+  block.EachWhere(9, third, [&](int64_t i) { found.push_back(i); });
+  EXPECT_EQ(found, (std::vector<int64_t>{2, 5, 8}));
+  EXPECT_TRUE(block.Any(3, third));
+  EXPECT_FALSE(block.Any(2, third));
+  EXPECT_FALSE(block.Any(0, third));
+}
+
+TEST(Block, EachRowVisitsEveryPairOnce) {
+  std::vector<int> seen(15, 0);
+  Block(0, 1).EachRow(5, 3, [&](int64_t row, int64_t i) { ++seen[row * 3 + i]; });
+  EXPECT_EQ(seen, std::vector<int>(15, 1));
+}
+
+TEST(Table, TakesAsManyAsItHolds) {
+  Table<int, 2> table;
+  EXPECT_TRUE(table.empty());
+  EXPECT_TRUE(table.Push(4));
+  EXPECT_TRUE(table.Push(5));
+  EXPECT_TRUE(table.full());
+  EXPECT_FALSE(table.Push(6));
+  EXPECT_EQ(table.size(), 2);
+  EXPECT_EQ(table[1], 5);
+  table.Pop();
+  EXPECT_EQ(table.back(), 4);
 }
 
 TEST(Block, ScanGoesInOrder) {

@@ -118,6 +118,27 @@ TEST(AdamW, ShardsHaveTheBitsOfTheBucket) {
   }
 }
 
+// More segments than one launch takes: 700 spans of three elements, every other one decayed, with
+// gaps between. Without gradients and moments an element only decays: p (1 - 0.5 * 0.25).
+TEST(AdamW, TakesAnyNumberOfSpans) {
+  constexpr int64_t kSpans = 700, kCount = kSpans * 4;
+  Attributes attributes;
+  attributes.adam.learning_rate = 0.5f;
+  attributes.adam.decay = 0.25f;
+  for (int64_t span = 0; span < kSpans; ++span) {
+    attributes.spans.push_back({.begin = span * 4, .end = span * 4 + 3, .decay = span % 2 == 0});
+  }
+  const std::vector<float> zeros(kCount, 0.0f), parameter = RandomFloats(kCount, "p");
+  OpRun run(Op::kAdamW, attributes);
+  run.Input({kCount}, zeros).InOut({kCount}, parameter).InOut({kCount}, zeros);
+  run.InOut({kCount}, zeros).Run();
+  const std::vector<float> after = run.Floats(1);
+  for (int64_t i = 0; i < kCount; ++i) {
+    const bool decays = i / 4 % 2 == 0 && i % 4 < 3;
+    EXPECT_EQ(after[i], decays ? parameter[i] * 0.875f : parameter[i]) << i;
+  }
+}
+
 TEST(AdamW, MasterWeightsAreRoundedIntoTheParameter) {
   constexpr int64_t kCount = 37;
   const auto gradient = RandomFloats(kCount, "g"), master = RandomFloats(kCount, "p");
