@@ -15,7 +15,7 @@ namespace tideline {
 namespace {
 
 Workload WorkloadOf(const char* model, const char* cluster, WorkloadRequest request = {}) {
-  const auto config = ResolveModel(model);
+  const auto config = ResolveDecoder(model);
   const auto machines = ParseCluster(cluster);
   TL_CHECK(config.ok() && machines.ok(), "names of the zoo and the catalogue");
   const auto workload = MakeWorkload(*config, *machines, request);

@@ -10,7 +10,7 @@ namespace {
 
 void ProfileOf(benchmark::State& state, const char* name) {
   for (auto _ : state) {
-    const StatusOr<DecoderConfig> config = ResolveModel(name);
+    const StatusOr<DecoderConfig> config = ResolveDecoder(name);
     TL_CHECK(config.ok(), "the zoo knows the model");
     StatusOr<Profile> profile =
         ProfileModel(*config, {.batch = 1, .sequence = 2048, .dtype = DType::kBF16});

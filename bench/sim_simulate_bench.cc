@@ -23,15 +23,15 @@ namespace {
 Plan PlanOf(const std::string& model, const std::string& cluster, int64_t seq, int32_t dp,
             int64_t micro_batches) {
   Plan plan;
-  plan.model = *ResolveModel(model, seq);
+  plan.model = *ResolveDecoder(model, seq);
   plan.cluster = *ParseCluster(cluster);
   plan.seq = seq;
   plan.dp = dp;
   plan.pp = plan.tp = 8;
   plan.global_batch = dp * micro_batches;
   plan.recompute = Recompute::kFull;
-  plan.padded_vocab = PaddedVocab(plan.model.vocab, plan.tp);
-  plan.stages = *DefaultStages(plan.model.layers, plan.pp, 1);
+  plan.padded_vocab = PaddedVocab(TraitsOf(plan.model).classes, plan.tp);
+  plan.stages = *DefaultStages(TraitsOf(plan.model).layers, plan.pp, 1);
   plan.graph_hash = *ModelHash(plan.model, plan.seq, plan.dtype);
   return plan;
 }

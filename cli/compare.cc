@@ -74,7 +74,7 @@ Side FromMetadata(const std::string& kind, const RunMetadata& metadata) {
 
 std::map<std::string, std::string> DecisionsOf(const Plan& plan) {
   std::map<std::string, std::string> decisions = {
-      {"model", plan.model.name},
+      {"model", TraitsOf(plan.model).name},
       {"cluster", plan.cluster.name},
       {"seq", absl::StrCat(plan.seq)},
       {"global_batch", absl::StrCat(plan.global_batch)}};

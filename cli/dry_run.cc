@@ -169,7 +169,7 @@ StatusOr<std::string> DryRunResult(const Plan& plan, const Program& program,
                       SimulatedReport(plan, program, {}, nullptr, &simulated));
   const std::vector<RoleWork> work = WorkOfRoles(program);
   if (!json) {
-    return absl::StrCat(plan.model.name, " on ", plan.cluster.name, " (",
+    return absl::StrCat(TraitsOf(plan.model).name, " on ", plan.cluster.name, " (",
                         Counted(plan.cluster.gpus(), "emulated GPU"),
                         "): a dry run, nothing is run or written\n", StepsText(checked, steps),
                         SimulatedSpeedNote(plan.cluster), "\n",
@@ -179,7 +179,7 @@ StatusOr<std::string> DryRunResult(const Plan& plan, const Program& program,
   }
   JsonWriter writer;
   writer.BeginObject().Field("schema_version", 1).Field("dry_run", true);
-  writer.Field("model", plan.model.name).Field("cluster", plan.cluster.name);
+  writer.Field("model", TraitsOf(plan.model).name).Field("cluster", plan.cluster.name);
   writer.Field("device", "emulated").Field("gpus", plan.cluster.gpus());
   writer.Field("calibrated", plan.cluster.device.calibrated).Field("steps", steps);
   if (checked.resumed_from_step >= 0) {

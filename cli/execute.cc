@@ -96,6 +96,14 @@ Status CheckOthersCanOpen(const std::string& path) {
                                  "descriptor is read; give the path of a file"));
 }
 
+// The names of weights are known for decoders.
+StatusOr<DecoderConfig> ModelOfWeights(const Plan& plan, const char* option) {
+  const DecoderConfig* decoder = DecoderOf(plan.model);
+  if (decoder != nullptr) return *decoder;
+  return UsageError(absl::StrCat(option, " knows the weights of decoders, and ",
+                                 TraitsOf(plan.model).name, " is none; drop the option"));
+}
+
 StatusOr<WorkerRequest> MakeRequest(const CommandContext& context, const Plan& plan,
                                     const Program& program) {
   const OptionValues& options = context.options;
@@ -119,12 +127,14 @@ StatusOr<WorkerRequest> MakeRequest(const CommandContext& context, const Plan& p
   if (options.Has("weights")) {
     request.weights_path = options.Text("weights");
     TL_ASSIGN_OR_RETURN(const TensorFiles files, TensorFiles::Open(request.weights_path));
-    TL_ASSIGN_OR_RETURN(request.weights, MatchWeights(plan.model, files));
+    TL_ASSIGN_OR_RETURN(const DecoderConfig model, ModelOfWeights(plan, "--weights"));
+    TL_ASSIGN_OR_RETURN(request.weights, MatchWeights(model, files));
     TL_RETURN_IF_ERROR(CheckKeepsWeights(options, files));
   }
   if (options.Has("save-weights")) {
     request.save_weights_path = options.Text("save-weights");
-    request.save_weights = HuggingFaceWeights(plan.model);
+    TL_ASSIGN_OR_RETURN(const DecoderConfig model, ModelOfWeights(plan, "--save-weights"));
+    request.save_weights = HuggingFaceWeights(model);
   }
   return request;
 }

@@ -116,7 +116,7 @@ std::string ExecutedJson(const Plan& plan, const std::optional<StepReport>& repo
                          const RunReport& run) {
   JsonWriter json;
   json.BeginObject().Field("schema_version", 1);
-  json.Field("model", plan.model.name).Field("cluster", plan.cluster.name);
+  json.Field("model", TraitsOf(plan.model).name).Field("cluster", plan.cluster.name);
   json.Field("device", "emulated").Field("gpus", plan.cluster.gpus());
   if (report.has_value()) {
     WriteStepReport(*report, &json);
@@ -143,7 +143,7 @@ std::string ExecutedJson(const Plan& plan, const std::optional<StepReport>& repo
 
 std::string ExecutedText(const Plan& plan, const std::optional<StepReport>& report,
                          const RunReport& run) {
-  std::string text = absl::StrCat(plan.model.name, " on ", plan.cluster.name, " (",
+  std::string text = absl::StrCat(TraitsOf(plan.model).name, " on ", plan.cluster.name, " (",
                                   Counted(plan.cluster.gpus(), "emulated GPU"), ")\n");
   if (report.has_value()) text += ExecutedSpeedNote(plan.cluster);
   if (run.resumed_from_step >= 0) {

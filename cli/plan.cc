@@ -75,7 +75,7 @@ void WriteFamilies(const SearchResult& result, JsonWriter* json) {
 std::string Json(const Workload& workload, const SearchResult& result) {
   JsonWriter json;
   json.BeginObject().Field("schema_version", 1);
-  json.Field("model", workload.model.name).Field("cluster", workload.cluster.name);
+  json.Field("model", TraitsOf(workload.model).name).Field("cluster", workload.cluster.name);
   json.Field("calibrated", workload.cluster.device.calibrated);
   json.Field("gpus", workload.cluster.gpus());
   json.Field("seq", workload.seq).Field("global_batch", workload.global_batch);
@@ -149,7 +149,7 @@ std::string FamilyTable(const SearchResult& result) {
 
 std::string Text(const Workload& workload, const SearchResult& result) {
   std::string text = absl::StrCat(
-      workload.model.name, " on ", workload.cluster.name, ": ",
+      TraitsOf(workload.model).name, " on ", workload.cluster.name, ": ",
       Counted(workload.cluster.gpus(), "GPU"), ", seq ", workload.seq, ", global batch ",
       workload.global_batch, ", ", std::string(Name(workload.dtype)), "; ",
       Counted(result.considered, "plan"), " considered, limit ", Bytes(result.memory_limit_bytes),
@@ -229,7 +229,7 @@ StatusOr<Workload> ReadWorkload(CommandContext* context, const Pins& pins) {
   if (options.Has("global-batch")) request.global_batch = options.Integer("global-batch");
   request.dtype = pins.dtype;
   request.grad_dtype = pins.grad_dtype;
-  TL_ASSIGN_OR_RETURN(const ImportedModel model,
+  TL_ASSIGN_OR_RETURN(const LoadedModel model,
                       LoadModel(context->arguments[0], request.seq.value_or(0)));
   for (const std::string& warning : model.warnings) context->Note(warning);
   TL_ASSIGN_OR_RETURN(const ClusterSpec cluster, LoadCluster(options.Text("cluster")));
@@ -295,7 +295,7 @@ class PlanCommand : public Command {
                         SearchPlans(workload, pins, search, evaluator.get()));
     context->Print(context->json ? Json(workload, result) : Text(workload, result));
     if (!result.feasible) {
-      return InfeasibleError(absl::StrCat("no plan of ", workload.model.name, " fits ",
+      return InfeasibleError(absl::StrCat("no plan of ", TraitsOf(workload.model).name, " fits ",
                                           workload.cluster.name, ": ", result.shortfall_bytes,
                                           " bytes short on the fullest GPU"));
     }

@@ -19,7 +19,7 @@ constexpr int64_t kLongestDefaultSequence = 2048;
 
 struct ProfileRequest {
   std::string model;
-  DecoderShape shape;
+  ModelShape shape;
   bool by_op = false;
   bool by_module = false;
 };
@@ -52,7 +52,7 @@ std::string GroupTable(const std::string& title, const std::vector<ProfileGroup>
 }
 
 std::string Text(const ProfileRequest& request, const Profile& profile) {
-  const DecoderShape& shape = request.shape;
+  const ModelShape& shape = request.shape;
   std::string text = FormatPairs({
       {"model", request.model},
       {"parameters", absl::StrCat(profile.parameters, " (",
@@ -157,15 +157,16 @@ class ProfileCommand : public Command {
   Status Run(CommandContext* context) const override {
     const OptionValues& options = context->options;
     const int64_t positions = options.Has("seq") ? options.Integer("seq") : 0;
-    TL_ASSIGN_OR_RETURN(const ImportedModel model, LoadModel(context->arguments[0], positions));
+    TL_ASSIGN_OR_RETURN(const LoadedModel model, LoadModel(context->arguments[0], positions));
     for (const std::string& warning : model.warnings) context->Note(warning);
     ProfileRequest request;
-    request.model = model.config.name;
+    const ModelTraits traits = TraitsOf(model.config);
+    request.model = traits.name;
     request.by_module = options.Flag("by-module");
     request.by_op = options.Flag("by-op");
     request.shape.batch = options.Integer("batch");
     request.shape.sequence =
-        positions > 0 ? positions : std::min(model.config.max_positions, kLongestDefaultSequence);
+        positions > 0 ? positions : std::min(traits.longest_sequence, kLongestDefaultSequence);
     TL_ASSIGN_OR_RETURN(request.shape.dtype, ParseDType(options.Text("dtype")));
     TL_ASSIGN_OR_RETURN(const Profile profile, ProfileModel(model.config, request.shape));
     context->Print(context->json ? Json(request, profile) : Text(request, profile));

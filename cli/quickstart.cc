@@ -68,7 +68,7 @@ StatusOr<std::vector<double>> ReferenceLosses(const std::string& program) {
 }
 
 StatusOr<RankedPlan> FindPlan(CommandContext* context) {
-  TL_ASSIGN_OR_RETURN(const ImportedModel model, LoadModel(kModel, kSequence));
+  TL_ASSIGN_OR_RETURN(const LoadedModel model, LoadModel(kModel, kSequence));
   TL_ASSIGN_OR_RETURN(const ClusterSpec cluster, LoadCluster(kCluster));
   WorkloadRequest request;
   request.seq = kSequence;

@@ -144,7 +144,7 @@ RunMetadata MetadataOf(const Plan& plan, const Program& program, const StepRepor
   RunMetadata metadata;
   metadata.source = source;
   metadata.plan_hash = Sha256Hex(PlanToJson(plan));
-  metadata.title = absl::StrCat(plan.model.name, " on ", plan.cluster.name);
+  metadata.title = absl::StrCat(TraitsOf(plan.model).name, " on ", plan.cluster.name);
   metadata.kinds = {"compute", "collective", "send",         "receive", "copy",
                     "alloc",   "free",       "host compute", "policy",  "loop"};
   metadata.phases = {"forward", "backward", "recompute", "update"};

@@ -31,7 +31,7 @@ Status AddSlow(const std::string& text, int ranks, SimulationOptions* options) {
 std::string Json(const Plan& plan, const StepReport& report, const SimulationResult& result) {
   JsonWriter json;
   json.BeginObject().Field("schema_version", 1);
-  json.Field("model", plan.model.name).Field("cluster", plan.cluster.name);
+  json.Field("model", TraitsOf(plan.model).name).Field("cluster", plan.cluster.name);
   json.Field("calibrated", plan.cluster.device.calibrated);
   json.Field("gpus", plan.cluster.gpus());
   WriteStepReport(report, &json);
@@ -127,7 +127,7 @@ class SimulateCommand : public Command {
  private:
   static std::string Text(const Plan& plan, const StepReport& report,
                           const SimulationResult& result) {
-    std::string text = absl::StrCat(plan.model.name, " on ", plan.cluster.name, " (",
+    std::string text = absl::StrCat(TraitsOf(plan.model).name, " on ", plan.cluster.name, " (",
                                     Counted(plan.cluster.gpus(), "GPU"));
     if (result.node_classes < plan.cluster.nodes) {
       absl::StrAppend(&text, "; ", plan.cluster.nodes, " nodes of ", result.node_classes,

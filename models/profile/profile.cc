@@ -294,8 +294,8 @@ std::string ModuleOf(const std::string& name) {
 
 Profile ProfileGraph(const Graph& training) { return Profiler(training).Run(); }
 
-StatusOr<Profile> ProfileModel(const DecoderConfig& config, const DecoderShape& shape) {
-  TL_ASSIGN_OR_RETURN(const Graph forward, BuildDecoder(config, shape));
+StatusOr<Profile> ProfileModel(const ModelConfig& model, const ModelShape& shape) {
+  TL_ASSIGN_OR_RETURN(const Graph forward, BuildModel(model, shape));
   TL_ASSIGN_OR_RETURN(const Graph training, Differentiate(forward, 1.0f, DType::kF32));
   return ProfileGraph(training);
 }

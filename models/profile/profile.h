@@ -17,7 +17,7 @@
 
 #include "base/status.h"
 #include "models/ir/graph.h"
-#include "models/zoo/decoder.h"
+#include "models/zoo/model.h"
 
 namespace tideline {
 
@@ -73,8 +73,8 @@ struct Profile {
 Profile ProfileGraph(const Graph& training);
 
 // Builds, differentiates (16-bit types accumulate gradients in fp32) and profiles. Errors: those of
-// BuildDecoder.
-StatusOr<Profile> ProfileModel(const DecoderConfig& config, const DecoderShape& shape);
+// BuildModel.
+StatusOr<Profile> ProfileModel(const ModelConfig& model, const ModelShape& shape);
 
 // The module a tensor or forward node belongs to: "layers.7.mlp.up" is in "mlp", "head.loss" in
 // "head".

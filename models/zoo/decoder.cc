@@ -14,7 +14,7 @@ constexpr float kInitStddev = 0.02f;
 
 class DecoderBuilder {
  public:
-  DecoderBuilder(const DecoderConfig& config, const DecoderShape& shape)
+  DecoderBuilder(const DecoderConfig& config, const ModelShape& shape)
       : config_(config), shape_(shape), builder_(graph_, shape.dtype) {
     graph_.name = config.name;
     graph_.blocks = static_cast<int32_t>(config.layers) + 2;
@@ -72,7 +72,7 @@ class DecoderBuilder {
   TensorId Head(TensorId x, TensorId targets);
 
   const DecoderConfig& config_;
-  const DecoderShape& shape_;
+  const ModelShape& shape_;
   int64_t vocab_ = 0;  // padded
   TensorId embedding_ = kNone;
   Graph graph_;
@@ -291,7 +291,7 @@ Status ValidateConfig(const DecoderConfig& config) {
   return absl::OkStatus();
 }
 
-StatusOr<Graph> BuildDecoder(const DecoderConfig& config, const DecoderShape& shape) {
+StatusOr<Graph> BuildDecoder(const DecoderConfig& config, const ModelShape& shape) {
   TL_RETURN_IF_ERROR(ValidateConfig(config));
   if (shape.batch < 1 || shape.sequence < 1 || shape.sequence > kMostTokens / shape.batch) {
     return UsageError(absl::StrCat("batch ", shape.batch, " and sequence ", shape.sequence,

@@ -21,11 +21,10 @@
 #ifndef TIDELINE_MODELS_ZOO_DECODER_H_
 #define TIDELINE_MODELS_ZOO_DECODER_H_
 
-#include <cstdint>
-
 #include "base/status.h"
 #include "models/ir/graph.h"
 #include "models/zoo/decoder_config.h"
+#include "models/zoo/model_shape.h"
 
 namespace tideline {
 
@@ -33,20 +32,9 @@ namespace tideline {
 // head size under rotary. Errors (exit 5) name the field, its value and what to write instead.
 Status ValidateConfig(const DecoderConfig& config);
 
-// Of one micro-batch: batch times sequence.
-inline constexpr int64_t kMostTokens = int64_t{1} << 32;
-
-struct DecoderShape {
-  int64_t batch = 1;
-  int64_t sequence = 0;
-  DType dtype = DType::kF32;
-  // Rows of the vocabulary are padded to a multiple of this, at most kMostRows (DEFINITIONS 7).
-  int64_t vocab_multiple = 1;
-};
-
 // Errors: those of ValidateConfig; a batch or sequence below 1; a sequence longer than the table of
 // learned positions (exit 2).
-StatusOr<Graph> BuildDecoder(const DecoderConfig& config, const DecoderShape& shape);
+StatusOr<Graph> BuildDecoder(const DecoderConfig& config, const ModelShape& shape);
 
 }  // namespace tideline
 

@@ -226,7 +226,7 @@ std::vector<std::string> ZooNames() {
   return names;
 }
 
-StatusOr<DecoderConfig> ResolveModel(std::string_view text, int64_t positions) {
+StatusOr<DecoderConfig> ResolveDecoder(std::string_view text, int64_t positions) {
   const size_t colon = text.find(':');
   if (colon != std::string_view::npos) {
     const std::string_view family = text.substr(0, colon);
@@ -265,6 +265,11 @@ StatusOr<DecoderConfig> ResolveModel(std::string_view text, int64_t positions) {
         "width 1024); use opt-125m or opt-1.3b");
   }
   return UsageError(UnknownName("model", text, ZooNames()));
+}
+
+StatusOr<ModelConfig> ResolveModel(std::string_view text, int64_t positions) {
+  TL_ASSIGN_OR_RETURN(DecoderConfig config, ResolveDecoder(text, positions));
+  return ModelConfig(std::move(config));
 }
 
 }  // namespace tideline

@@ -21,6 +21,7 @@
 
 #include "base/status.h"
 #include "models/zoo/decoder_config.h"
+#include "models/zoo/model.h"
 
 namespace tideline {
 
@@ -29,7 +30,10 @@ namespace tideline {
 // (exit 2): an unknown name lists the valid ones and the nearest; a model that cannot be built is
 // refused by the feature it needs; a malformed list names the entry; sizes that do not divide name
 // both numbers.
-StatusOr<DecoderConfig> ResolveModel(std::string_view text, int64_t positions = 0);
+StatusOr<ModelConfig> ResolveModel(std::string_view text, int64_t positions = 0);
+
+// The same where only a decoder will do.
+StatusOr<DecoderConfig> ResolveDecoder(std::string_view text, int64_t positions = 0);
 
 // Every name ResolveModel knows, in the order above.
 std::vector<std::string> ZooNames();

@@ -4,24 +4,24 @@
 
 #include "absl/strings/str_cat.h"
 #include "models/ops/autodiff.h"
-#include "models/zoo/decoder.h"
+#include "models/zoo/model.h"
 #include "planner/plan/workload.h"
 
 namespace tideline {
 
 StatusOr<Graph> ForwardGraph(const Plan& plan) {
-  return BuildDecoder(plan.model, {.batch = plan.micro_batch,
-                                   .sequence = plan.seq,
-                                   .dtype = plan.dtype,
-                                   .vocab_multiple = plan.padded_vocab});
+  return BuildModel(plan.model, {.batch = plan.micro_batch,
+                                 .sequence = plan.seq,
+                                 .dtype = plan.dtype,
+                                 .vocab_multiple = plan.padded_vocab});
 }
 
 StatusOr<Draft> MakeDraft(const Plan& plan) {
   TL_ASSIGN_OR_RETURN(const std::string hash, ModelHash(plan.model, plan.seq, plan.dtype));
   if (hash != plan.graph_hash) {
     return InputError(absl::StrCat("field 'graph_hash' is ", plan.graph_hash,
-                                   ", but the graph of model '", plan.model.name, "' is ", hash,
-                                   "; the plan was made for another graph: plan again"));
+                                   ", but the graph of model '", TraitsOf(plan.model).name, "' is ",
+                                   hash, "; the plan was made for another graph: plan again"));
   }
   return StartDraft(plan);
 }

@@ -156,6 +156,13 @@ Status ReadMessage(const JsonValue& value, Message* message) {
       for (int i = 0; i < type->field_count(); ++i) names.push_back(type->field(i)->name());
       return value.Error(UnknownName("field", key, names));
     }
+    const google::protobuf::OneofDescriptor* choice = field->real_containing_oneof();
+    if (choice != nullptr && message->GetReflection()->HasOneof(*message, choice)) {
+      const FieldDescriptor* other =
+          message->GetReflection()->GetOneofFieldDescriptor(*message, choice);
+      return entry.Error(absl::StrCat("stands beside '", other->name(),
+                                      "', but only one of the two may; drop one"));
+    }
     if (!field->is_repeated()) {
       TL_RETURN_IF_ERROR(ReadValue(entry, field, message));
       continue;

@@ -5,6 +5,7 @@
 
 #include <span>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
@@ -114,7 +115,8 @@ Status ReadWord(const std::pair<std::string_view, Value> (&words)[size], const s
 #define TL_FROM_OPTIONAL(name) \
   if (from.has_##name()) to->name = from.name();
 
-void ToFile(const DecoderConfig& from, plan_file::Model* to) {
+void ToFile(const DecoderConfig& from, plan_file::Plan* plan) {
+  plan_file::Model* to = plan->mutable_model();
   TL_MODEL_FIELDS(TL_TO_FILE)
   to->set_norm(std::string(Word(kNorms, from.norm)));
   to->set_activation(std::string(Word(kActivations, from.activation)));
@@ -136,6 +138,19 @@ Status FromFile(const plan_file::Model& from, const std::string& where, DecoderC
         from.rotary(), &to->rotary);
   }
   return absl::OkStatus();
+}
+
+// The model of whichever family the file has.
+Status ReadModel(const plan_file::Plan& file, const std::string& where, ModelConfig* model) {
+  switch (file.any_model_case()) {
+    case plan_file::Plan::kModel:
+      return FromFile(file.model(), where, &model->emplace<DecoderConfig>());
+    case plan_file::Plan::ANY_MODEL_NOT_SET:
+      break;
+  }
+  return InputError(absl::StrCat(where,
+                                 ": field 'model' is missing; a plan says which model it is for, "
+                                 "as `tideline plan -o` writes it"));
 }
 
 void ToFile(const ClusterSpec& spec, plan_file::Cluster* file) {
@@ -200,7 +215,7 @@ Status FromFile(const plan_file::Optimizer& from, const std::string& where, Adam
 void ToFile(const Plan& plan, plan_file::Plan* file) {
   file->set_schema_version(kSchemaVersion);
   file->set_graph_hash(plan.graph_hash);
-  ToFile(plan.model, file->mutable_model());
+  std::visit([&](const auto& model) { ToFile(model, file); }, plan.model);
   ToFile(plan.cluster, file->mutable_cluster());
   file->set_seq(plan.seq);
   file->set_global_batch(plan.global_batch);
@@ -249,11 +264,11 @@ Status ReadMesh(const plan_file::Mesh& mesh, const std::string& where, Plan* pla
 }
 
 // Fields whose absence means something else than zero.
-void FillDefaults(Plan* plan) {
+void FillDefaults(const ModelTraits& model, Plan* plan) {
   if (plan->chunks == 0) plan->chunks = 1;
   if (plan->bucket_bytes == 0) plan->bucket_bytes = kDefaultBucketBytes;
-  if (plan->padded_vocab == 0 && plan->tp > 0 && plan->model.vocab <= INT32_MAX) {
-    plan->padded_vocab = PaddedVocab(plan->model.vocab, plan->tp);
+  if (plan->padded_vocab == 0 && plan->tp > 0 && model.classes <= INT32_MAX) {
+    plan->padded_vocab = PaddedVocab(model.classes, plan->tp);
   }
 }
 
@@ -264,7 +279,8 @@ StatusOr<Plan> FromFile(const plan_file::Plan& file, const std::string& where) {
   }
   Plan plan;
   plan.graph_hash = file.graph_hash();
-  TL_RETURN_IF_ERROR(FromFile(file.model(), where, &plan.model));
+  TL_RETURN_IF_ERROR(ReadModel(file, where, &plan.model));
+  const ModelTraits model = TraitsOf(plan.model);
   TL_RETURN_IF_ERROR(FromFile(file.cluster(), where, &plan.cluster));
   plan.seq = file.seq();
   plan.global_batch = file.global_batch();
@@ -289,12 +305,12 @@ StatusOr<Plan> FromFile(const plan_file::Plan& file, const std::string& where) {
   TL_RETURN_IF_ERROR(ReadWord(kOrders, file.collectives().order(), where, "collectives.order", true,
                               &plan.reduction_order));
   TL_RETURN_IF_ERROR(FromFile(file.optimizer(), where, &plan.optimizer));
-  FillDefaults(&plan);
+  FillDefaults(model, &plan);
   for (const plan_file::Chunk& chunk : file.stages()) {
     plan.stages.push_back({chunk.stage(), chunk.first_block(), chunk.blocks()});
   }
   if (plan.stages.empty()) {
-    auto stages = DefaultStages(plan.model.layers, plan.pp, plan.chunks);
+    auto stages = DefaultStages(model, plan.pp, plan.chunks);
     if (!stages.ok()) return Annotate(stages.status(), where);
     plan.stages = *std::move(stages);
   }
@@ -353,6 +369,11 @@ StatusOr<std::vector<StageChunk>> DefaultStages(int64_t layers, int32_t pp, int3
     stages.push_back(chunk);
   }
   return stages;
+}
+
+StatusOr<std::vector<StageChunk>> DefaultStages(const ModelTraits& model, int32_t pp,
+                                                int32_t chunks) {
+  return DefaultStages(model.layers, pp, chunks);
 }
 
 std::string PlanToJson(const Plan& plan) {

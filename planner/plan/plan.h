@@ -17,7 +17,7 @@
 #include "models/cluster/cluster_spec.h"
 #include "models/ir/attributes.h"
 #include "models/ir/dtype.h"
-#include "models/zoo/decoder_config.h"
+#include "models/zoo/model.h"
 #include "planner/program/program.h"
 
 namespace tideline {
@@ -53,7 +53,7 @@ inline constexpr int64_t kMostSteps = 1'000'000'000;
 
 struct Plan {
   std::string graph_hash;
-  DecoderConfig model;
+  ModelConfig model;
   ClusterSpec cluster;
   int64_t seq = 0;
   int64_t global_batch = 0;
@@ -78,7 +78,7 @@ struct Plan {
 
   // Micro-batches of one replica in one step. Precondition: valid.
   int64_t micro_batches() const { return global_batch / (dp * micro_batch); }
-  int64_t blocks() const { return model.layers + 2; }
+  int64_t blocks() const { return TraitsOf(model).blocks(); }
 };
 
 // The most micro-batches of a replica that are planned for a model of so many blocks.
@@ -89,6 +89,10 @@ constexpr int64_t MostMicroBatches(int64_t blocks) {
 // Equal layers on every chunk, the embedding with the first, the head with the last. Errors (exit
 // 5) name layers, pp and chunks when they do not divide.
 StatusOr<std::vector<StageChunk>> DefaultStages(int64_t layers, int32_t pp, int32_t chunks);
+
+// The same for a model.
+StatusOr<std::vector<StageChunk>> DefaultStages(const ModelTraits& model, int32_t pp,
+                                                int32_t chunks);
 
 // The least multiple of tp that holds `vocab` rows.
 int64_t PaddedVocab(int64_t vocab, int32_t tp);

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "models/cluster/validate.h"
-#include "models/zoo/decoder.h"
+#include "models/zoo/model.h"
 
 namespace tideline {
 namespace {
@@ -32,8 +32,8 @@ Status CheckReal(const char* field, double value, double above, bool or_equal) {
                  above);
 }
 
-Status CheckWorkload(const Plan& plan) {
-  TL_RETURN_IF_ERROR(CheckRange("seq", plan.seq, 1, plan.model.max_positions));
+Status CheckWorkload(const Plan& plan, const ModelTraits& model) {
+  TL_RETURN_IF_ERROR(CheckRange("seq", plan.seq, 1, model.longest_sequence));
   TL_RETURN_IF_ERROR(CheckRange("global_batch", plan.global_batch, 1, kMostGlobalBatch));
   if (plan.grad_dtype != DType::kF32 && plan.grad_dtype != plan.dtype) {
     return Invalid("grad_dtype", "is ", std::string(Name(plan.grad_dtype)), " with dtype ",
@@ -96,25 +96,24 @@ Status CheckDivides(const char* field, const char* what, int64_t value, int32_t 
                  "; choose tp among their divisors");
 }
 
-Status CheckSharding(const Plan& plan) {
-  TL_RETURN_IF_ERROR(CheckDivides("mesh.tp", "heads", plan.model.heads, plan.tp));
-  TL_RETURN_IF_ERROR(
-      CheckDivides("mesh.tp", "heads of keys and values", plan.model.kv_heads, plan.tp));
-  TL_RETURN_IF_ERROR(CheckDivides("mesh.tp", "columns of the MLP", plan.model.ffn, plan.tp));
+Status CheckSharding(const Plan& plan, const ModelTraits& model) {
+  for (const TensorCut& cut : model.tensor_cuts) {
+    TL_RETURN_IF_ERROR(CheckDivides("mesh.tp", cut.what.c_str(), cut.size, plan.tp));
+  }
   if (plan.sequence_parallel) {
     TL_RETURN_IF_ERROR(CheckDivides("mesh.tp", "tokens of the sequence", plan.seq, plan.tp));
   }
-  if (plan.padded_vocab < plan.model.vocab || plan.padded_vocab % plan.tp != 0 ||
+  if (plan.padded_vocab < model.classes || plan.padded_vocab % plan.tp != 0 ||
       plan.padded_vocab > kMostRows) {
     return Invalid("sharding.padded_vocab", "is ", plan.padded_vocab,
-                   "; it must be a multiple of tp = ", plan.tp, " that holds ", plan.model.vocab,
+                   "; it must be a multiple of tp = ", plan.tp, " that holds ", model.classes,
                    " tokens, up to ", kMostRows, ", for example ",
-                   PaddedVocab(plan.model.vocab, plan.tp));
+                   PaddedVocab(model.classes, plan.tp));
   }
   return absl::OkStatus();
 }
 
-Status CheckStages(const Plan& plan) {
+Status CheckStages(const Plan& plan, int64_t blocks) {
   TL_RETURN_IF_ERROR(CheckRange("order.chunks", plan.chunks, 1, kMostLayers));
   if (plan.chunks > 1 && plan.schedule != Schedule::kInterleaved) {
     return Invalid("order.chunks", "is ", plan.chunks, " with schedule ",
@@ -134,21 +133,21 @@ Status CheckStages(const Plan& plan) {
       return Invalid(field.c_str(), "is on stage ", chunk.stage,
                      "; entry i is on stage i mod pp = ", i % plan.pp);
     }
-    if (chunk.first_block != next || chunk.blocks < 1 || chunk.blocks > plan.blocks() - next) {
+    if (chunk.first_block != next || chunk.blocks < 1 || chunk.blocks > blocks - next) {
       return Invalid(field.c_str(), "holds ", chunk.blocks, " blocks from ", chunk.first_block,
-                     "; the next block is ", next, " of ", plan.blocks(),
+                     "; the next block is ", next, " of ", blocks,
                      ", and every entry holds at least one");
     }
     next += chunk.blocks;
   }
-  if (next != plan.blocks()) {
-    return Invalid("stages", "hold ", next, " blocks; the model has ", plan.blocks(),
+  if (next != blocks) {
+    return Invalid("stages", "hold ", next, " blocks; the model has ", blocks,
                    " (embedding, layers, head)");
   }
   return absl::OkStatus();
 }
 
-Status CheckBatches(const Plan& plan) {
+Status CheckBatches(const Plan& plan, int64_t blocks) {
   TL_RETURN_IF_ERROR(CheckRange("micro_batch", plan.micro_batch, 1, kMostGlobalBatch));
   if (plan.micro_batch * plan.seq > kMostTokens) {
     return Invalid("micro_batch", "is ", plan.micro_batch, ", times seq = ", plan.seq,
@@ -160,10 +159,10 @@ Status CheckBatches(const Plan& plan) {
                    ", which does not divide by dp * micro_batch = ", plan.dp, " * ",
                    plan.micro_batch, " = ", samples);
   }
-  if (plan.micro_batches() > MostMicroBatches(plan.blocks())) {
+  if (plan.micro_batches() > MostMicroBatches(blocks)) {
     return Invalid("global_batch", "is ", plan.global_batch, ", with dp * micro_batch = ", samples,
-                   " that is ", plan.micro_batches(), " micro-batches per replica; with ",
-                   plan.blocks(), " blocks at most ", MostMicroBatches(plan.blocks()),
+                   " that is ", plan.micro_batches(), " micro-batches per replica; with ", blocks,
+                   " blocks at most ", MostMicroBatches(blocks),
                    " are planned; write a smaller global_batch or a larger micro_batch");
   }
   if (plan.schedule == Schedule::kInterleaved && plan.micro_batches() % plan.pp != 0) {
@@ -188,14 +187,15 @@ Status ValidateOptimizer(const AdamSettings& adam) {
 }
 
 Status Validate(const Plan& plan) {
-  if (plan.model.name.empty()) return Invalid("model.name", "is empty");
-  TL_RETURN_IF_ERROR(Annotate(ValidateConfig(plan.model), "field 'model'"));
+  const ModelTraits model = TraitsOf(plan.model);
+  if (model.name.empty()) return Invalid("model.name", "is empty");
+  TL_RETURN_IF_ERROR(Annotate(ValidateModel(plan.model), "field 'model'"));
   TL_RETURN_IF_ERROR(Annotate(ValidateCluster(plan.cluster), "field 'cluster'"));
-  TL_RETURN_IF_ERROR(CheckWorkload(plan));
+  TL_RETURN_IF_ERROR(CheckWorkload(plan, model));
   TL_RETURN_IF_ERROR(CheckMesh(plan));
-  TL_RETURN_IF_ERROR(CheckSharding(plan));
-  TL_RETURN_IF_ERROR(CheckStages(plan));
-  TL_RETURN_IF_ERROR(CheckBatches(plan));
+  TL_RETURN_IF_ERROR(CheckSharding(plan, model));
+  TL_RETURN_IF_ERROR(CheckStages(plan, model.blocks()));
+  TL_RETURN_IF_ERROR(CheckBatches(plan, model.blocks()));
   TL_RETURN_IF_ERROR(CheckRange("buckets.bytes", plan.bucket_bytes, 1, kMaxBytes));
   TL_RETURN_IF_ERROR(CheckRange("zero", plan.zero, 0, 3));
   if (plan.reduce == GradientReduction::kEachMicroBatch && plan.zero < 2) {

@@ -3,30 +3,31 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "models/zoo/decoder.h"
+#include "models/zoo/model.h"
 #include "planner/plan/validate.h"
 
 namespace tideline {
 
-StatusOr<std::string> ModelHash(const DecoderConfig& model, int64_t seq, DType dtype) {
+StatusOr<std::string> ModelHash(const ModelConfig& model, int64_t seq, DType dtype) {
   TL_ASSIGN_OR_RETURN(
       const Graph graph,
-      BuildDecoder(model, {.batch = 1, .sequence = seq, .dtype = dtype, .vocab_multiple = 1}));
+      BuildModel(model, {.batch = 1, .sequence = seq, .dtype = dtype, .vocab_multiple = 1}));
   return GraphHash(graph);
 }
 
-StatusOr<Workload> MakeWorkload(const DecoderConfig& model, const ClusterSpec& cluster,
+StatusOr<Workload> MakeWorkload(const ModelConfig& model, const ClusterSpec& cluster,
                                 const WorkloadRequest& request) {
+  const ModelTraits traits = TraitsOf(model);
   Workload workload;
   workload.model = model;
   workload.cluster = cluster;
-  workload.seq = request.seq.value_or(std::min<int64_t>(model.max_positions, 2048));
+  workload.seq = request.seq.value_or(std::min<int64_t>(traits.longest_sequence, 2048));
   workload.global_batch = request.global_batch.value_or(int64_t{8} * cluster.gpus());
   workload.dtype = request.dtype.value_or(cluster.emulated ? DType::kF32 : DType::kBF16);
   workload.grad_dtype = request.grad_dtype.value_or(DType::kF32);
-  if (workload.seq < 1 || workload.seq > model.max_positions) {
-    return InfeasibleError(absl::StrCat("seq = ", workload.seq, ", but model '", model.name,
-                                        "' has ", model.max_positions,
+  if (workload.seq < 1 || workload.seq > traits.longest_sequence) {
+    return InfeasibleError(absl::StrCat("seq = ", workload.seq, ", but model '", traits.name,
+                                        "' has ", traits.longest_sequence,
                                         " positions; choose a sequence from 1 to that"));
   }
   if (workload.global_batch < 1 || workload.global_batch > kMostGlobalBatch) {
@@ -38,6 +39,7 @@ StatusOr<Workload> MakeWorkload(const DecoderConfig& model, const ClusterSpec& c
 }
 
 StatusOr<Plan> PlanOf(const Workload& workload, const Pins& pins) {
+  const ModelTraits model = TraitsOf(workload.model);
   Plan plan;
   plan.graph_hash = workload.graph_hash;
   plan.model = workload.model;
@@ -58,9 +60,8 @@ StatusOr<Plan> PlanOf(const Workload& workload, const Pins& pins) {
   plan.chunks = pins.chunks.value_or(1);
   plan.sequence_parallel = pins.sequence_parallel.value_or(false);
   plan.bucket_bytes = pins.bucket_bytes.value_or(kDefaultBucketBytes);
-  plan.padded_vocab = PaddedVocab(workload.model.vocab, plan.tp);
-  StatusOr<std::vector<StageChunk>> stages =
-      DefaultStages(workload.model.layers, plan.pp, plan.chunks);
+  plan.padded_vocab = PaddedVocab(model.classes, plan.tp);
+  StatusOr<std::vector<StageChunk>> stages = DefaultStages(model, plan.pp, plan.chunks);
   if (!stages.ok()) return InfeasibleError(std::string(stages.status().message()));
   plan.stages = *std::move(stages);
   const Status status = Validate(plan);

@@ -13,7 +13,7 @@
 namespace tideline {
 
 struct Workload {
-  DecoderConfig model;
+  ModelConfig model;
   ClusterSpec cluster;
   int64_t seq = 0;
   int64_t global_batch = 0;
@@ -31,12 +31,12 @@ struct WorkloadRequest {
 };
 
 // The hash that names a model at a sequence length and type: of its forward graph without
-// vocabulary padding, at batch 1. Errors: those of BuildDecoder.
-StatusOr<std::string> ModelHash(const DecoderConfig& model, int64_t seq, DType dtype);
+// vocabulary padding, at batch 1. Errors: those of BuildModel.
+StatusOr<std::string> ModelHash(const ModelConfig& model, int64_t seq, DType dtype);
 
 // Resolves defaults (DEFINITIONS 13) and hashes the graph. Errors: a sequence longer than the
 // model's positions or a batch out of range contradict the model (exit 3) and name both numbers.
-StatusOr<Workload> MakeWorkload(const DecoderConfig& model, const ClusterSpec& cluster,
+StatusOr<Workload> MakeWorkload(const ModelConfig& model, const ClusterSpec& cluster,
                                 const WorkloadRequest& request);
 
 // The plan in which every decision is that of `pins`; decisions left open get 1, 0, "none" and

@@ -163,6 +163,32 @@ class Profiler {
   std::array<std::vector<std::vector<NodeId>>, kRecomputes> replay_;
 };
 
+// The block of a graph of `profiled` blocks that block `block` of `blocks` is like.
+size_t LikeBlock(int64_t block, int64_t blocks, int64_t profiled) {
+  if (blocks == profiled || block == 0) return static_cast<size_t>(block);
+  return static_cast<size_t>(block == blocks - 1 ? profiled - 1 : 1);
+}
+
+// Elements of parameters that several blocks read.
+int64_t TiedParameters(const Graph& graph) {
+  std::vector<int32_t> reader(graph.tensors.size(), kNone);
+  std::vector<bool> tied(graph.tensors.size(), false);
+  for (const Node& node : graph.nodes) {
+    if (node.phase != Phase::kForward) continue;
+    for (const TensorId input : node.inputs) {
+      const TensorId storage = Storage(graph, input);
+      if (graph.tensors[storage].role != TensorRole::kParameter) continue;
+      tied[storage] = tied[storage] || (reader[storage] != kNone && reader[storage] != node.layer);
+      reader[storage] = node.layer;
+    }
+  }
+  int64_t elements = 0;
+  for (size_t id = 0; id < tied.size(); ++id) {
+    if (tied[id]) elements += Elements(graph.tensors[id].shape);
+  }
+  return elements;
+}
+
 }  // namespace
 
 RingLink LinkOf(const ClusterSpec& cluster, int64_t size, int64_t stride) {
@@ -184,11 +210,12 @@ RingLink LinkOf(const ClusterSpec& cluster, int64_t size, int64_t stride) {
 }
 
 StatusOr<ModelProfile> ProfileBlocks(const Plan& plan) {
+  const int64_t blocks = plan.blocks();
   Plan small = plan;
-  small.model.layers = 1;
+  small.model = Shortened(plan.model);
   small.dp = small.pp = small.chunks = 1;
   small.global_batch = plan.micro_batch;
-  small.padded_vocab = PaddedVocab(plan.model.vocab, plan.tp);
+  small.padded_vocab = PaddedVocab(TraitsOf(plan.model).classes, plan.tp);
   TL_ASSIGN_OR_RETURN(Draft draft, StartDraft(small));
   if (UsesTensorParallel(small)) TL_RETURN_IF_ERROR(LowerTensorParallel(draft));
   Profiler profiler(small, draft);
@@ -199,16 +226,21 @@ StatusOr<ModelProfile> ProfileBlocks(const Plan& plan) {
     profiler.SetReplay(recompute, std::move(with.replay));
   }
   ModelProfile profile;
-  profile.embedding = profiler.ProfileBlock(0);
-  profile.layer = profiler.ProfileBlock(1);
-  profile.head = profiler.ProfileBlock(2);
   const Boundaries boundaries = BlockBoundaries(draft.graph);
-  for (const TensorId storage : boundaries.activations[1]) {
-    profile.boundary_bytes += Bytes(draft.graph.tensors[storage]);
+  std::vector<int64_t> boundary_bytes(draft.graph.blocks, 0);
+  std::vector<BlockProfile> profiled;
+  for (int32_t block = 0; block < draft.graph.blocks; ++block) {
+    profiled.push_back(profiler.ProfileBlock(block));
+    for (const TensorId storage : boundaries.activations[block]) {
+      boundary_bytes[block] += Bytes(draft.graph.tensors[storage]);
+    }
   }
-  if (plan.model.tied_embedding) {
-    profile.tied_parameters = small.padded_vocab / plan.tp * plan.model.hidden;
+  for (int64_t block = 0; block < blocks; ++block) {
+    const size_t like = LikeBlock(block, blocks, draft.graph.blocks);
+    profile.blocks.push_back(profiled[like]);
+    profile.boundary_bytes.push_back(boundary_bytes[like]);
   }
+  profile.tied_parameters = TiedParameters(draft.graph);
   return profile;
 }
 

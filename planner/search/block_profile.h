@@ -2,13 +2,14 @@
 // forward to backward, transient peaks. Taken from the rank's real training graph, with the cost
 // model for kernels and ring formulas for collectives; nothing is lowered.
 //
-// All layers of a decoder are alike, so a graph with a single layer is profiled: some hundred
-// nodes, a few milliseconds.
+// Where all layers are alike (decoders) a graph with a single one is profiled: some hundred nodes,
+// a few milliseconds.
 #ifndef TIDELINE_PLANNER_SEARCH_BLOCK_PROFILE_H_
 #define TIDELINE_PLANNER_SEARCH_BLOCK_PROFILE_H_
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "base/status.h"
 #include "planner/plan/plan.h"
@@ -29,9 +30,9 @@ struct BlockProfile {
 };
 
 struct ModelProfile {
-  BlockProfile embedding, layer, head;
-  int64_t tied_parameters = 0;  // elements shared by embedding and head; counted in both
-  int64_t boundary_bytes = 0;   // sent from one stage to the next
+  std::vector<BlockProfile> blocks;     // every block of the model
+  std::vector<int64_t> boundary_bytes;  // by block: sent to a stage that begins with it
+  int64_t tied_parameters = 0;          // elements shared by two blocks; counted in both
 };
 
 // Bandwidth and latency of one ring step among ranks that lie `stride` apart in rank order, `size`

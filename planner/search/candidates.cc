@@ -64,9 +64,10 @@ bool SomeReplicaInterleaves(const Workload& workload, const Pins& pinned, int32_
 
 Status ExplainInterleaving(const Workload& workload, const Pins& pinned) {
   const int32_t chunks = pinned.chunks.value_or(1);
-  if (workload.model.layers % chunks != 0) {
-    return Contradiction(absl::StrCat("chunks = ", chunks, " does not divide the ",
-                                      workload.model.layers, " layers"));
+  const int64_t layers = TraitsOf(workload.model).layers;
+  if (layers % chunks != 0) {
+    return Contradiction(
+        absl::StrCat("chunks = ", chunks, " does not divide the ", layers, " layers"));
   }
   if (chunks > 1 && pinned.schedule.value_or(Schedule::kInterleaved) != Schedule::kInterleaved) {
     return Contradiction(absl::StrCat("chunks = ", chunks,
@@ -93,7 +94,7 @@ Status ExplainMicroBatches(const Workload& workload, const Pins& pinned) {
   const int64_t dp = pinned.dp.value_or(static_cast<int32_t>(workload.cluster.gpus() / taken));
   const int64_t samples =
       dp * pinned.micro_batch.value_or(DataParallelOptions().largest_micro_batch);
-  const int64_t blocks = workload.model.layers + 2;
+  const int64_t blocks = TraitsOf(workload.model).blocks();
   const int64_t micro_batches = workload.global_batch / samples;
   if (micro_batches <= MostMicroBatches(blocks)) return absl::OkStatus();
   return UsageError(
@@ -106,7 +107,7 @@ Status ExplainMicroBatches(const Workload& workload, const Pins& pinned) {
 // Why the pins leave nothing: the first contradiction, with its numbers.
 Status Explain(const Workload& workload, const Pins& pinned) {
   TL_RETURN_IF_ERROR(ExplainMesh(workload, pinned));
-  const DecoderConfig& model = workload.model;
+  const ModelTraits model = TraitsOf(workload.model);
   const auto indivisible = [](const char* pin, int64_t value, const std::string& what,
                               int64_t total) {
     return Contradiction(
@@ -114,11 +115,9 @@ Status Explain(const Workload& workload, const Pins& pinned) {
   };
   if (pinned.tp.has_value()) {
     const int32_t tp = *pinned.tp;
-    if (model.heads % tp != 0) return indivisible("tp", tp, "heads", model.heads);
-    if (model.kv_heads % tp != 0) {
-      return indivisible("tp", tp, "heads of keys and values", model.kv_heads);
+    for (const TensorCut& cut : model.tensor_cuts) {
+      if (cut.size % tp != 0) return indivisible("tp", tp, cut.what, cut.size);
     }
-    if (model.ffn % tp != 0) return indivisible("tp", tp, "columns of the MLP", model.ffn);
     if (pinned.sequence_parallel.value_or(false) && workload.seq % tp != 0) {
       return indivisible("tp", tp, "tokens of the sequence", workload.seq);
     }
@@ -149,9 +148,11 @@ Status Explain(const Workload& workload, const Pins& pinned) {
                      *pinned.chunks));
   }
   const std::string pins = FormatPins(pinned);
+  std::string cuts;
+  for (const TensorCut& cut : model.tensor_cuts)
+    absl::StrAppend(&cuts, cut.size, " ", cut.what, ", ");
   return Contradiction(
-      absl::StrCat("no tp * pp * dp = ", workload.cluster.gpus(), " divides ", model.heads,
-                   " heads (", model.kv_heads, " of keys), ", model.layers,
+      absl::StrCat("no tp * pp * dp = ", workload.cluster.gpus(), " divides ", cuts, model.layers,
                    " layers and a global batch of ", workload.global_batch,
                    pins.empty() ? "; change the batch or the number of GPUs"
                                 : absl::StrCat(" as pinned (", pins, "); change or drop a pin")));

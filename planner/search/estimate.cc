@@ -36,26 +36,23 @@ class Estimator {
       estimate.memory_bytes = std::max(estimate.memory_bytes, MemoryOf(stages[k], k));
     }
     estimate.memory_bytes += plan_.cluster.device.runtime_reserve_bytes;
-    const int64_t replayed = plan_.recompute == Recompute::kFull ? profile_.layer.nodes / 4 : 0;
-    estimate.instructions = (plan_.model.layers * (profile_.layer.nodes + replayed) +
-                             profile_.embedding.nodes + profile_.head.nodes) *
-                            plan_.micro_batches();
+    for (size_t block = 0; block < profile_.blocks.size(); ++block) {
+      const bool layer = block > 0 && block + 1 < profile_.blocks.size();
+      const int64_t nodes = profile_.blocks[block].nodes;
+      const int64_t replayed = layer && plan_.recompute == Recompute::kFull ? nodes / 4 : 0;
+      estimate.instructions += (nodes + replayed) * plan_.micro_batches();
+    }
     return estimate;
   }
 
  private:
-  const BlockProfile& Block(int64_t block) const {
-    if (block == 0) return profile_.embedding;
-    return block == plan_.blocks() - 1 ? profile_.head : profile_.layer;
-  }
-
   int32_t zero() const { return plan_.dp > 1 ? plan_.zero : 0; }
 
   void AddChunk(const StageChunk& chunk, Stage* stage) const {
     int64_t kept = 0;
     int64_t peak = 0;
     for (int64_t i = 0; i < chunk.blocks; ++i) {
-      const BlockProfile& block = Block(chunk.first_block + i);
+      const BlockProfile& block = profile_.blocks[chunk.first_block + i];
       stage->forward_s += block.forward_s;
       stage->backward_s += block.backward_s[recompute_];
       stage->parameters += block.parameters;
@@ -122,8 +119,12 @@ class Estimator {
     }
     const double chunks = plan_.schedule == Schedule::kInterleaved ? plan_.chunks : 1;
     const RingLink hop_link = LinkOf(plan_.cluster, plan_.pp, plan_.tp);
+    int64_t boundary_bytes = 0;
+    for (const StageChunk& chunk : plan_.stages) {
+      boundary_bytes = std::max(boundary_bytes, profile_.boundary_bytes[chunk.first_block]);
+    }
     const double hop =
-        hop_link.latency_s + static_cast<double>(profile_.boundary_bytes) / hop_link.bandwidth;
+        hop_link.latency_s + static_cast<double>(boundary_bytes) / hop_link.bandwidth;
     const double transfers = 2 * hop * (plan_.pp - 1) * chunks;
     return m * most + (sum - most) / chunks + transfers + sync + update + plan_.cluster.host.step_s;
   }

@@ -30,10 +30,10 @@ StatusOr<Executed> ExecutePlan(const Plan& plan, const ExecuteSetting& setting) 
   if (!setting.weights_path.empty()) {
     options.weights_path = setting.weights_path;
     TL_ASSIGN_OR_RETURN(const TensorFiles files, TensorFiles::Open(setting.weights_path));
-    TL_ASSIGN_OR_RETURN(options.weights, MatchWeights(plan.model, files));
+    TL_ASSIGN_OR_RETURN(options.weights, MatchWeights(*DecoderOf(plan.model), files));
   }
   options.save_weights_path = setting.save_weights_path;
-  options.save_weights = HuggingFaceWeights(plan.model);
+  options.save_weights = HuggingFaceWeights(*DecoderOf(plan.model));
   ExecuteHooks hooks;
   hooks.sink = &executed.run;
   TL_ASSIGN_OR_RETURN(executed.report, Execute(executed.program, *machine, tokens, options, hooks));

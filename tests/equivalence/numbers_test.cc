@@ -34,11 +34,12 @@ struct Expected {
 
 template <class Real>
 Expected<Real> RunReference(const Plan& plan) {
-  reference::ReferenceTrainer<Real> trainer(plan.model, {.sequence = plan.seq,
-                                                         .global_batch = plan.global_batch,
-                                                         .replicas = plan.dp,
-                                                         .micro_batch = plan.micro_batch,
-                                                         .adam = plan.optimizer});
+  reference::ReferenceTrainer<Real> trainer(*DecoderOf(plan.model),
+                                            {.sequence = plan.seq,
+                                             .global_batch = plan.global_batch,
+                                             .replicas = plan.dp,
+                                             .micro_batch = plan.micro_batch,
+                                             .adam = plan.optimizer});
   Expected<Real> expected;
   expected.parameters = trainer.Parameters();
   for (int step = 0; step < 3; ++step) {
@@ -59,7 +60,7 @@ Expected<Real> RunReference(const Plan& plan) {
 template <class Real>
 const Expected<Real>& ReferenceFor(const Plan& plan) {
   static std::map<std::tuple<std::string, int32_t, int64_t>, Expected<Real>> runs;
-  const std::tuple key{plan.model.name, plan.dp, plan.micro_batch};
+  const std::tuple key{TraitsOf(plan.model).name, plan.dp, plan.micro_batch};
   auto found = runs.find(key);
   if (found == runs.end()) found = runs.emplace(key, RunReference<Real>(plan)).first;
   return found->second;
@@ -153,11 +154,12 @@ TEST(ScheduleTest, TrainsAsTheReferenceDoes) {
     ASSERT_TRUE(executed.ok()) << executed.status();
     const auto state = ReadTrainingState(plan, executed->program, folder);
     ASSERT_TRUE(state.ok()) << state.status();
-    reference::ReferenceTrainer<float> trainer(plan.model, {.sequence = plan.seq,
-                                                            .global_batch = plan.global_batch,
-                                                            .replicas = plan.dp,
-                                                            .micro_batch = plan.micro_batch,
-                                                            .adam = plan.optimizer});
+    reference::ReferenceTrainer<float> trainer(*DecoderOf(plan.model),
+                                               {.sequence = plan.seq,
+                                                .global_batch = plan.global_batch,
+                                                .replicas = plan.dp,
+                                                .micro_batch = plan.micro_batch,
+                                                .adam = plan.optimizer});
     for (int step = 0; step < kSteps; ++step) {
       const double loss =
           trainer.Step(reference::ReferenceBatch(BuiltinText(), plan.seq, plan.global_batch, step));

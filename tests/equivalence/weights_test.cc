@@ -19,9 +19,9 @@ TEST(WeightsTest, EveryPlanSavesWhatItLoads) {
   std::map<std::string, std::string> loaded;  // bytes of the file, by model
   for (PlanCase& plan_case : PlanCases()) {
     SCOPED_TRACE(plan_case.name);
-    const std::string from = InTemp(plan_case.plan.model.name + ".safetensors");
+    const std::string from = InTemp(TraitsOf(plan_case.plan.model).name + ".safetensors");
     if (!loaded.contains(from)) {
-      ASSERT_TRUE(WriteRandomWeights(plan_case.plan.model, 7, from).ok());
+      ASSERT_TRUE(WriteRandomWeights(*DecoderOf(plan_case.plan.model), 7, from).ok());
       loaded[from] = *ReadFile(from);
     }
     plan_case.plan.optimizer.learning_rate = 0;
@@ -53,9 +53,9 @@ TEST(WeightsTest, TrainedWeightsGoOnUnderAnotherPlan) {
   for (const PlanCase& plan_case : PlanCases()) {
     if (!plan_case.exact || plan_case.plan.dp != 1 || plan_case.plan.micro_batch != 2) continue;
     SCOPED_TRACE(plan_case.name);
-    const std::string& model = plan_case.plan.model.name;
+    const std::string& model = TraitsOf(plan_case.plan.model).name;
     const std::string random = InTemp(model + ".random.safetensors");
-    ASSERT_TRUE(WriteRandomWeights(plan_case.plan.model, 11, random).ok());
+    ASSERT_TRUE(WriteRandomWeights(*DecoderOf(plan_case.plan.model), 11, random).ok());
     const std::string once = InTemp(plan_case.name + ".once.safetensors");
     const std::string twice = InTemp(plan_case.name + ".twice.safetensors");
     const auto trained = ExecutePlan(
@@ -97,7 +97,7 @@ TEST(WeightsTest, ACheckpointIsExported) {
 
 TEST(WeightsTest, WeightsOfAnotherModelAreRefused) {
   const Plan plan = PlanCases("gpt_plain").at(0).plan;
-  DecoderConfig other = plan.model;
+  DecoderConfig other = *DecoderOf(plan.model);
   other.max_positions += 1;
   const std::string path = InTemp("other.safetensors");
   ASSERT_TRUE(WriteRandomWeights(other, 1, path).ok());

@@ -9,7 +9,7 @@
 #include "models/import/hf_config.h"
 #include "models/import/safetensors.h"
 #include "models/ops/equation.h"
-#include "models/zoo/decoder.h"
+#include "models/zoo/model.h"
 #include "models/zoo/zoo.h"
 #include "tests/fuzz/target.h"
 
@@ -51,10 +51,10 @@ std::vector<std::string> ClusterJsonSeeds() {
 }
 
 // Whatever is accepted is a valid configuration; small ones must also build or say why not.
-Status CheckConfig(const DecoderConfig& config) {
-  if (!ValidateConfig(config).ok()) return InternalError("accepted but not valid");
-  if (config.layers > 64) return absl::OkStatus();
-  const StatusOr<Graph> graph = BuildDecoder(config, {.batch = 1, .sequence = 1});
+Status CheckConfig(const ModelConfig& config) {
+  if (!ValidateModel(config).ok()) return InternalError("accepted but not valid");
+  if (TraitsOf(config).layers > 64) return absl::OkStatus();
+  const StatusOr<Graph> graph = BuildModel(config, {.batch = 1, .sequence = 1});
   if (!graph.ok()) {
     return InternalError("accepted but not buildable: " + std::string(graph.status().message()));
   }
@@ -82,7 +82,7 @@ std::vector<std::string> HfConfigSeeds() {
 }
 
 Status ParseModelText(std::string_view text) {
-  TL_ASSIGN_OR_RETURN(const DecoderConfig config, ResolveModel(text));
+  TL_ASSIGN_OR_RETURN(const ModelConfig config, ResolveModel(text));
   return CheckConfig(config);
 }
 

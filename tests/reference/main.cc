@@ -23,7 +23,7 @@ Status Run(const std::vector<std::string>& words) {
   TL_ASSIGN_OR_RETURN(const int64_t steps, ParseInteger(words[3], 1, 1 << 20));
   TL_ASSIGN_OR_RETURN(const int64_t seed, ParseInteger(words[4], 0, INT64_MAX));
   options.seed = static_cast<uint64_t>(seed);
-  TL_ASSIGN_OR_RETURN(const DecoderConfig config, ResolveModel(words[0], options.sequence));
+  TL_ASSIGN_OR_RETURN(const DecoderConfig config, ResolveDecoder(words[0], options.sequence));
   reference::ReferenceTrainer<float> trainer(config, options);
   for (int64_t step = 0; step < steps; ++step) {
     const double loss = trainer.Step(

@@ -8,7 +8,7 @@ std::vector<Pins> ProposeDataParallel(const ProposeContext& context, const Pins&
   const int32_t rest = context.workload.cluster.gpus() / partial.tp.value_or(1);
   const int64_t batch = context.workload.global_batch;
   const int64_t largest = DataParallelOptions().largest_micro_batch;
-  const int64_t most_micro_batches = MostMicroBatches(context.workload.model.layers + 2);
+  const int64_t most_micro_batches = MostMicroBatches(TraitsOf(context.workload.model).blocks());
   std::vector<Pins> ways;
   for (int32_t dp = 1; dp <= rest; ++dp) {
     if (context.pinned.dp.value_or(dp) != dp || rest % dp != 0 || batch % dp != 0) continue;

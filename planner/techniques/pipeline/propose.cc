@@ -7,7 +7,7 @@ namespace tideline {
 std::vector<Pins> ProposePipeline(const ProposeContext& context, const Pins& partial) {
   const int32_t ranks = partial.tp.value_or(1) * partial.dp.value_or(1);
   const int32_t pp = context.workload.cluster.gpus() / ranks;
-  const int64_t layers = context.workload.model.layers;
+  const int64_t layers = TraitsOf(context.workload.model).layers;
   const int64_t micro_batches =
       context.workload.global_batch / (partial.dp.value_or(1) * partial.micro_batch.value_or(1));
   std::vector<Pins> ways;

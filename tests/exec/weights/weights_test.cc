@@ -102,8 +102,8 @@ TEST(WeightSourceTest, AProgramOfAnotherModelIsRefused) {
   const StatusOr<Program> program = Lower(plan);
   ASSERT_TRUE(program.ok());
   const std::string path = ::testing::TempDir() + "/program.safetensors";
-  ASSERT_TRUE(WriteRandomWeights(plan.model, 1, path).ok());
-  WeightMap map = HuggingFaceWeights(plan.model);
+  ASSERT_TRUE(WriteRandomWeights(*DecoderOf(plan.model), 1, path).ok());
+  WeightMap map = HuggingFaceWeights(*DecoderOf(plan.model));
   EXPECT_TRUE(WeightSource::Open(path, map, *program).ok());
   const std::string last = map.parameters.back().parameter;
   map.parameters.pop_back();
@@ -117,7 +117,7 @@ TEST(SaveWeightsTest, AParameterThatNobodyHoldsIsAnError) {
   const Plan plan = TestPlan(TinyGpt());
   const StatusOr<Program> program = Lower(plan);
   ASSERT_TRUE(program.ok());
-  WeightMap map = HuggingFaceWeights(plan.model);
+  WeightMap map = HuggingFaceWeights(*DecoderOf(plan.model));
   map.parameters[0].parameter = "somebody else's";
   const std::string path = ::testing::TempDir() + "/unheld.safetensors";
   const Status saved =

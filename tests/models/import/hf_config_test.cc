@@ -77,13 +77,13 @@ void ExpectRefused(const std::string& text, const std::string& message) {
 
 TEST(HfConfigTest, PublishedFilesAreTheZoosModels) {
   DecoderConfig gpt2 = Import(kGpt2, "gpt2.json");
-  EXPECT_EQ(gpt2, ResolveModel("gpt2").value());
+  EXPECT_EQ(gpt2, ResolveDecoder("gpt2").value());
   EXPECT_EQ(Parameters(gpt2), 124'439'808);
   DecoderConfig opt = Import(kOpt, "opt-30b.json");
-  EXPECT_EQ(opt, ResolveModel("opt-30b").value());
+  EXPECT_EQ(opt, ResolveDecoder("opt-30b").value());
   EXPECT_EQ(Parameters(opt), 29'974'540'288);
   DecoderConfig llama = Import(kLlama31, "llama3.1-8b.json");
-  EXPECT_EQ(llama, ResolveModel("llama3.1-8b").value());
+  EXPECT_EQ(llama, ResolveDecoder("llama3.1-8b").value());
   EXPECT_EQ(Parameters(llama), 8'030'261'248);
 }
 
@@ -182,11 +182,12 @@ TEST(HfConfigTest, UnknownKeysGiveOneCountedWarning) {
 TEST(LoadModelTest, PathsAreReadAndNamesResolved) {
   const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/llama-x.json";
   std::ofstream(path) << kLlama31;
-  const ImportedModel model = LoadModel(path).value();
-  EXPECT_EQ(model.config.name, "llama-x");
-  EXPECT_EQ(model.config.kv_heads, 8);
-  EXPECT_EQ(LoadModel("gpt2")->config.layers, 12);
-  EXPECT_EQ(LoadModel("gpt:layers=1,hidden=8,heads=2", 77)->config.max_positions, 77);
+  const LoadedModel model = LoadModel(path).value();
+  ASSERT_NE(DecoderOf(model.config), nullptr);
+  EXPECT_EQ(DecoderOf(model.config)->name, "llama-x");
+  EXPECT_EQ(DecoderOf(model.config)->kv_heads, 8);
+  EXPECT_EQ(TraitsOf(LoadModel("gpt2")->config).layers, 12);
+  EXPECT_EQ(TraitsOf(LoadModel("gpt:layers=1,hidden=8,heads=2", 77)->config).longest_sequence, 77);
   EXPECT_EQ(ExitCode(LoadModel("not/there.json").status()), 5);
   EXPECT_EQ(ExitCode(LoadModel("gtp2").status()), 2);
 }

@@ -12,9 +12,12 @@ int main(int count, char** arguments) {
   }
   const auto model = tideline::LoadModel(arguments[1]);
   tideline::Status status = model.status();
+  if (status.ok() && tideline::DecoderOf(model->config) == nullptr) {
+    status = tideline::UsageError(std::string(arguments[1]) + " is no decoder");
+  }
   if (status.ok()) {
     const uint64_t seed = count == 4 ? std::strtoull(arguments[3], nullptr, 10) : 0;
-    status = tideline::WriteRandomWeights(model->config, seed, arguments[2]);
+    status = tideline::WriteRandomWeights(*tideline::DecoderOf(model->config), seed, arguments[2]);
   }
   if (status.ok()) return 0;
   std::cerr << "make_weights: " << status.message() << "\n";

@@ -9,8 +9,8 @@
 namespace tideline {
 namespace {
 
-Profile Of(const std::string& model, const DecoderShape& shape) {
-  StatusOr<Profile> profile = ProfileModel(ResolveModel(model).value(), shape);
+Profile Of(const std::string& model, const ModelShape& shape) {
+  StatusOr<Profile> profile = ProfileModel(ResolveDecoder(model).value(), shape);
   EXPECT_TRUE(profile.ok()) << profile.status();
   return *std::move(profile);
 }
@@ -124,7 +124,7 @@ TEST(ProfileTest, FlopsOfGroupedQueries) {
 // By hand, s = h = 1024, b = 1, a = 16, without dropout:
 // 32sbh + 2as^2b + 16sb = 33554432 + 33554432 + 16384 = 67125248 B per layer at 16 bit.
 TEST(ProfileTest, SavedBytesOfTheWorkedLayer) {
-  const DecoderShape shape{.batch = 1, .sequence = 1024, .dtype = DType::kBF16};
+  const ModelShape shape{.batch = 1, .sequence = 1024, .dtype = DType::kBF16};
   const int64_t two = Of("gpt:layers=2,hidden=1024,heads=16", shape).saved_activation_bytes;
   const int64_t one = Of("gpt:layers=1,hidden=1024,heads=16", shape).saved_activation_bytes;
   EXPECT_EQ(two - one, 67'125'248);
@@ -135,9 +135,9 @@ TEST(ProfileTest, SavedBytesOfTheWorkedLayer) {
 }
 
 TEST(ProfileTest, NormStatisticsAreTemporaries) {
-  const DecoderConfig config = ResolveModel("gpt:layers=1,hidden=16,heads=2").value();
+  const DecoderConfig config = ResolveDecoder("gpt:layers=1,hidden=16,heads=2").value();
   const Graph forward =
-      BuildDecoder(config, {.batch = 2, .sequence = 3, .dtype = DType::kBF16}).value();
+      BuildModel(config, {.batch = 2, .sequence = 3, .dtype = DType::kBF16}).value();
   const Graph graph = Differentiate(forward, 1, DType::kF32).value();
   const Profile profile = ProfileGraph(graph);
   const NodeProfile& norm = NodeNamed(graph, profile, "layers.0.mlp.norm");
@@ -176,8 +176,8 @@ TEST(ProfileTest, GroupsAddUpToTheTotals) {
 }
 
 TEST(ProfileTest, PaddedVocabularyCountsInMemoryOnly) {
-  const DecoderShape shape{.batch = 2, .sequence = 8};
-  DecoderShape padded = shape;
+  const ModelShape shape{.batch = 2, .sequence = 8};
+  ModelShape padded = shape;
   padded.vocab_multiple = 128;
   const Profile plain = Of("gpt2", shape);
   const Profile wide = Of("gpt2", padded);

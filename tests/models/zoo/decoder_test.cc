@@ -10,8 +10,8 @@
 namespace tideline {
 namespace {
 
-Graph Build(const std::string& model, const DecoderShape& shape) {
-  StatusOr<Graph> graph = BuildDecoder(ResolveModel(model).value(), shape);
+Graph Build(const std::string& model, const ModelShape& shape) {
+  StatusOr<Graph> graph = BuildDecoder(ResolveDecoder(model).value(), shape);
   EXPECT_TRUE(graph.ok()) << graph.status();
   return *std::move(graph);
 }
@@ -147,22 +147,23 @@ TEST(DecoderTest, BatchIsOnlyAScaleAndTheHashIsStable) {
 
 TEST(DecoderTest, SequenceBeyondLearnedPositionsIsRefusedWithBothNumbers) {
   const Status status =
-      BuildDecoder(ResolveModel("gpt2").value(), {.batch = 1, .sequence = 1025}).status();
+      BuildDecoder(ResolveDecoder("gpt2").value(), {.batch = 1, .sequence = 1025}).status();
   EXPECT_EQ(ExitCode(status), 2);
   EXPECT_NE(std::string(status.message()).find("1025"), std::string::npos);
   EXPECT_NE(std::string(status.message()).find("1024"), std::string::npos);
-  EXPECT_TRUE(BuildDecoder(ResolveModel("llama-7b").value(), {.batch = 1, .sequence = 4096}).ok());
+  EXPECT_TRUE(
+      BuildDecoder(ResolveDecoder("llama-7b").value(), {.batch = 1, .sequence = 4096}).ok());
 }
 
 TEST(DecoderTest, ImplausibleShapesAndConfigurationsAreRefused) {
-  const DecoderConfig gpt = ResolveModel(kGpt).value();
-  for (const DecoderShape& shape :
-       {DecoderShape{.batch = 0, .sequence = 4}, DecoderShape{.batch = 1, .sequence = 0},
-        DecoderShape{.batch = int64_t{1} << 62, .sequence = 8},
-        DecoderShape{.batch = 1, .sequence = 4, .vocab_multiple = 0}}) {
+  const DecoderConfig gpt = ResolveDecoder(kGpt).value();
+  for (const ModelShape& shape :
+       {ModelShape{.batch = 0, .sequence = 4}, ModelShape{.batch = 1, .sequence = 0},
+        ModelShape{.batch = int64_t{1} << 62, .sequence = 8},
+        ModelShape{.batch = 1, .sequence = 4, .vocab_multiple = 0}}) {
     EXPECT_EQ(ExitCode(BuildDecoder(gpt, shape).status()), 2);
   }
-  DecoderConfig huge = ResolveModel(kLlama).value();
+  DecoderConfig huge = ResolveDecoder(kLlama).value();
   huge.vocab = int64_t{1} << 28;
   huge.hidden = int64_t{1} << 24;
   EXPECT_EQ(ExitCode(BuildDecoder(huge, {.batch = 1, .sequence = int64_t{1} << 32}).status()), 5);
@@ -179,7 +180,7 @@ TEST(DecoderTest, ImplausibleShapesAndConfigurationsAreRefused) {
   DecoderConfig config = gpt;
   config.norm_epsilon = 0;
   EXPECT_EQ(ExitCode(ValidateConfig(config)), 5);
-  config = ResolveModel(kLlama).value();
+  config = ResolveDecoder(kLlama).value();
   config.rotary.theta = -1;
   EXPECT_EQ(ExitCode(ValidateConfig(config)), 5);
 }

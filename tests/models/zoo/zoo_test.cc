@@ -8,7 +8,7 @@ namespace tideline {
 namespace {
 
 int64_t Parameters(const std::string& name) {
-  const StatusOr<DecoderConfig> config = ResolveModel(name);
+  const StatusOr<DecoderConfig> config = ResolveDecoder(name);
   EXPECT_TRUE(config.ok()) << config.status();
   const StatusOr<Graph> graph = BuildDecoder(*config, {.batch = 1, .sequence = 8});
   EXPECT_TRUE(graph.ok()) << graph.status();
@@ -42,33 +42,33 @@ TEST(ZooTest, EveryModelBuildsAndIsAboutItsNominalSize) {
 }
 
 TEST(ZooTest, FamiliesDifferAsPublished) {
-  const DecoderConfig gpt = ResolveModel("gpt2").value();
+  const DecoderConfig gpt = ResolveDecoder("gpt2").value();
   EXPECT_TRUE(gpt.fused_qkv && gpt.tied_embedding && gpt.mlp_bias);
   EXPECT_EQ(gpt.activation, ActivationKind::kGelu);
-  const DecoderConfig opt = ResolveModel("opt-125m").value();
+  const DecoderConfig opt = ResolveDecoder("opt-125m").value();
   EXPECT_EQ(opt.activation, ActivationKind::kRelu);
   EXPECT_EQ(opt.position_offset, 2);
   EXPECT_EQ(opt.vocab, 50272);
-  const DecoderConfig llama = ResolveModel("llama3.1-8b").value();
+  const DecoderConfig llama = ResolveDecoder("llama3.1-8b").value();
   EXPECT_EQ(llama.position, PositionKind::kRotary);
   EXPECT_EQ(llama.kv_heads, 8);
   EXPECT_EQ(llama.rotary.theta, 500000.0);
   EXPECT_EQ(llama.rotary.factor, 8.0);
   EXPECT_FALSE(llama.tied_embedding);
-  EXPECT_EQ(ResolveModel("llama3-8b")->rotary.factor, 1.0);
-  EXPECT_EQ(ResolveModel("llama-7b")->norm_epsilon, 1e-6);
+  EXPECT_EQ(ResolveDecoder("llama3-8b")->rotary.factor, 1.0);
+  EXPECT_EQ(ResolveDecoder("llama-7b")->norm_epsilon, 1e-6);
 }
 
 TEST(ZooTest, GptTextsTakeDefaults) {
-  const DecoderConfig config = ResolveModel("gpt:layers=24,hidden=1024,heads=16").value();
+  const DecoderConfig config = ResolveDecoder("gpt:layers=24,hidden=1024,heads=16").value();
   EXPECT_EQ(config.vocab, 50257);
   EXPECT_EQ(config.ffn, 4096);
   EXPECT_EQ(config.kv_heads, 16);
   EXPECT_EQ(config.max_positions, 1024);
-  EXPECT_EQ(ResolveModel("gpt:layers=1,hidden=8,heads=2", 4096)->max_positions, 4096);
-  EXPECT_EQ(ResolveModel("gpt:layers=1,hidden=8,heads=2,positions=99", 4096)->max_positions, 99);
+  EXPECT_EQ(ResolveDecoder("gpt:layers=1,hidden=8,heads=2", 4096)->max_positions, 4096);
+  EXPECT_EQ(ResolveDecoder("gpt:layers=1,hidden=8,heads=2,positions=99", 4096)->max_positions, 99);
   const DecoderConfig full =
-      ResolveModel(
+      ResolveDecoder(
           "gpt:layers=2,hidden=12,heads=4,vocab=256,ffn=20,kv_heads=2,positions=64,"
           "activation=swiglu,norm=rms_norm,head_dim=6")
           .value();
@@ -82,12 +82,12 @@ TEST(ZooTest, GptTextsTakeDefaults) {
 }
 
 TEST(ZooTest, LlamaTextsTakeDefaults) {
-  const DecoderConfig config = ResolveModel("llama:layers=32,hidden=4096,heads=32").value();
+  const DecoderConfig config = ResolveDecoder("llama:layers=32,hidden=4096,heads=32").value();
   EXPECT_EQ(config.ffn, 11008);
   EXPECT_EQ(config.vocab, 32000);
   EXPECT_EQ(config.position, PositionKind::kRotary);
   // The same sizes under the published name.
-  EXPECT_EQ(ResolveModel("llama:layers=40,hidden=5120,heads=40")->ffn, 13824);
+  EXPECT_EQ(ResolveDecoder("llama:layers=40,hidden=5120,heads=40")->ffn, 13824);
 }
 
 TEST(ZooTest, ErrorsNameWhatIsWrongAndWhatIsValid) {
@@ -111,7 +111,7 @@ TEST(ZooTest, ErrorsNameWhatIsWrongAndWhatIsValid) {
       {"llama:layers=2,hidden=12,heads=4", "head_dim = 3 is odd"},
   };
   for (const auto& [text, message] : cases) {
-    const Status status = ResolveModel(text).status();
+    const Status status = ResolveDecoder(text).status();
     EXPECT_EQ(ExitCode(status), 2) << text;
     EXPECT_NE(std::string(status.message()).find(message), std::string::npos)
         << text << ": " << status.message();

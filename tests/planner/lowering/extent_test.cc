@@ -26,7 +26,7 @@ struct Shape {
 
 Plan PlanOf(const Shape& shape, const std::function<void(Plan&)>& change) {
   Plan plan;
-  plan.model = *ResolveModel(shape.model, shape.seq);
+  plan.model = *ResolveDecoder(shape.model, shape.seq);
   plan.cluster = *ParseCluster(shape.cluster);
   plan.seq = shape.seq;
   plan.dp = shape.dp;
@@ -34,8 +34,8 @@ Plan PlanOf(const Shape& shape, const std::function<void(Plan&)>& change) {
   plan.tp = shape.tp;
   plan.global_batch = shape.dp * shape.micro_batches;
   change(plan);
-  plan.padded_vocab = PaddedVocab(plan.model.vocab, plan.tp);
-  plan.stages = *DefaultStages(plan.model.layers, plan.pp, plan.chunks);
+  plan.padded_vocab = PaddedVocab(TraitsOf(plan.model).classes, plan.tp);
+  plan.stages = *DefaultStages(TraitsOf(plan.model).layers, plan.pp, plan.chunks);
   plan.graph_hash = *ModelHash(plan.model, plan.seq, plan.dtype);
   return plan;
 }

@@ -82,7 +82,7 @@ Plan TestPlan(const DecoderConfig& model, TestMesh mesh) {
 Plan Interleaved(Plan plan, int32_t chunks) {
   plan.schedule = Schedule::kInterleaved;
   plan.chunks = chunks;
-  const auto stages = DefaultStages(plan.model.layers, plan.pp, chunks);
+  const auto stages = DefaultStages(TraitsOf(plan.model).layers, plan.pp, chunks);
   TL_CHECK(stages.ok(), "chunks divide the layers");
   plan.stages = *stages;
   return plan;

@@ -197,7 +197,8 @@ TEST(LowerTest, RecomputationRepeatsItsCollectives) {
   plan.recompute = Recompute::kSelective;
   EXPECT_EQ(Collectives(*Lower(plan), 0)[lane], plain);
   plan.recompute = Recompute::kFull;
-  EXPECT_EQ(Collectives(*Lower(plan), 0)[lane], plain + plan.model.layers * plan.micro_batches());
+  EXPECT_EQ(Collectives(*Lower(plan), 0)[lane],
+            plain + TraitsOf(plan.model).layers * plan.micro_batches());
 }
 
 // ---- Memory ----

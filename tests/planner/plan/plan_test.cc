@@ -47,7 +47,7 @@ Plan UnusualPlan() {
   for (size_t gpu = 0; gpu < 8; ++gpu) plan.cluster.node.links_between[gpu][gpu] = 0;
   plan.cluster.fabric.leaf_sizes = {1};
   plan.cluster.fabric.leaf_uplink_bandwidth = 1e10;
-  plan.model.rotary.theta = 1.0 / 3.0;
+  std::get<DecoderConfig>(plan.model).rotary.theta = 1.0 / 3.0;
   return plan;
 }
 
@@ -172,7 +172,7 @@ TEST(ValidateTest, MirrorsTheComments) {
        },
        "at most learning_rate = 0.001"},
       {[](Plan& plan) { plan.mesh_order[0] = Axis::kTensor; }, "mesh.order"},
-      {[](Plan& plan) { plan.model.kv_heads = 3; }, "kv_heads"},
+      {[](Plan& plan) { std::get<DecoderConfig>(plan.model).kv_heads = 3; }, "kv_heads"},
       {[](Plan& plan) { plan.cluster.device.memory_bytes = 0; }, "memory"},
       {[](Plan& plan) { plan.cluster.node.nic_bandwidth = -1; }, "nic_bandwidth"},
       {[](Plan& plan) { plan.graph_hash = "12"; }, "graph_hash"},

@@ -17,7 +17,7 @@ namespace {
 
 Workload WorkloadOf(const std::string& model, const std::string& cluster,
                     const WorkloadRequest& request = {}) {
-  const auto config = ResolveModel(model);
+  const auto config = ResolveDecoder(model);
   const auto machines = ParseCluster(cluster);
   EXPECT_TRUE(config.ok() && machines.ok());
   const auto workload = MakeWorkload(*config, *machines, request);

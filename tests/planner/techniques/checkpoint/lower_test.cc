@@ -220,7 +220,7 @@ TEST(CheckpointLowerTest, ReplaysAreEmittedBeforeTheirBackward) {
       layer = kNone;
     }
   }
-  EXPECT_EQ(replays, 10 * draft.plan.model.layers * draft.micro_batches);
+  EXPECT_EQ(replays, 10 * TraitsOf(draft.plan.model).layers * draft.micro_batches);
 }
 
 TEST(CheckpointLowerTest, AppliesOnlyWhenAsked) {

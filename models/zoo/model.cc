@@ -1,0 +1,51 @@
+#include "models/zoo/model.h"
+
+#include "models/zoo/decoder.h"
+
+namespace tideline {
+namespace {
+
+ModelTraits Traits(const DecoderConfig& config) {
+  ModelTraits traits;
+  traits.name = config.name;
+  traits.layers = config.layers;
+  traits.longest_sequence = config.max_positions;
+  traits.classes = config.vocab;
+  traits.tensor_cuts = {{"heads", config.heads},
+                        {"heads of keys and values", config.kv_heads},
+                        {"columns of the MLP", config.ffn}};
+  return traits;
+}
+
+StatusOr<Graph> Build(const DecoderConfig& config, const ModelShape& shape) {
+  return BuildDecoder(config, shape);
+}
+
+DecoderConfig Short(DecoderConfig config) {
+  config.layers = 1;
+  return config;
+}
+
+}  // namespace
+
+ModelTraits TraitsOf(const ModelConfig& model) {
+  return std::visit([](const auto& config) { return Traits(config); }, model);
+}
+
+Status ValidateModel(const ModelConfig& model) {
+  return std::visit([](const auto& config) { return ValidateConfig(config); }, model);
+}
+
+StatusOr<Graph> BuildModel(const ModelConfig& model, const ModelShape& shape) {
+  return std::visit([&](const auto& config) { return Build(config, shape); }, model);
+}
+
+ModelConfig Shortened(const ModelConfig& model) {
+  return std::visit([](const auto& config) { return ModelConfig(Short(config)); }, model);
+}
+
+const DecoderConfig* DecoderOf(const ModelConfig& model) {
+  return std::get_if<DecoderConfig>(&model);
+}
+
+}  // namespace tideline
