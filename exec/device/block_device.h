@@ -68,9 +68,9 @@ __device__ __forceinline__ void StoreWords(T* to, const Chunk<T, kWidth>& chunk)
 
 // Elements [first, first + kWidth) of a view, in as few words as can be.
 template <int kWidth, typename AnyView>
-__device__ __forceinline__ Chunk<typename AnyView::Value, kWidth> LoadChunk(const AnyView& view,
-                                                                            int64_t first) {
-  using Piece = Chunk<typename AnyView::Value, kWidth>;
+__device__ __forceinline__ Chunk<typename AnyView::Element, kWidth> LoadChunk(const AnyView& view,
+                                                                              int64_t first) {
+  using Piece = Chunk<typename AnyView::Element, kWidth>;
   Piece chunk;
   if constexpr (Piece::kAligned == 16) {
     LoadWords<uint4>(view.data() + first, chunk);
@@ -84,8 +84,8 @@ __device__ __forceinline__ Chunk<typename AnyView::Value, kWidth> LoadChunk(cons
 
 // The same, but for a view that is only written.
 template <int kWidth, typename AnyView>
-__device__ __forceinline__ Chunk<typename AnyView::Value, kWidth> OldChunk(const AnyView& view,
-                                                                           int64_t first) {
+__device__ __forceinline__ Chunk<typename AnyView::Element, kWidth> OldChunk(const AnyView& view,
+                                                                             int64_t first) {
   if constexpr (AnyView::kViewAccess == Access::kWrite) {
     return {};
   } else {
@@ -95,8 +95,8 @@ __device__ __forceinline__ Chunk<typename AnyView::Value, kWidth> OldChunk(const
 
 template <int kWidth, typename AnyView>
 __device__ __forceinline__ void StoreChunk(const AnyView& view, int64_t first,
-                                           const Chunk<typename AnyView::Value, kWidth>& chunk) {
-  using Piece = Chunk<typename AnyView::Value, kWidth>;
+                                           const Chunk<typename AnyView::Element, kWidth>& chunk) {
+  using Piece = Chunk<typename AnyView::Element, kWidth>;
   if constexpr (AnyView::kViewAccess != Access::kRead) {
     if constexpr (Piece::kAligned == 16) {
       StoreWords<uint4>(view.data() + first, chunk);
@@ -110,14 +110,14 @@ __device__ __forceinline__ void StoreChunk(const AnyView& view, int64_t first,
 
 template <int kWidth, typename AnyView>
 __device__ __forceinline__ bool ChunksAligned(const AnyView& view) {
-  using Piece = Chunk<typename AnyView::Value, kWidth>;
+  using Piece = Chunk<typename AnyView::Element, kWidth>;
   return reinterpret_cast<uintptr_t>(view.data()) % Piece::kAligned == 0;
 }
 
 // Elements that one thread takes at once, so that the narrowest view moves 16 bytes.
 template <typename... Views>
 constexpr int WidthOf() {
-  return ((sizeof(typename Views::Value) == 2) || ...) ? 8 : 4;
+  return ((sizeof(typename Views::Element) == 2) || ...) ? 8 : 4;
 }
 
 template <int kWidth, typename Function, typename... Views>
@@ -125,8 +125,11 @@ __device__ __forceinline__ void MapChunk(int64_t first, Function& function, cons
   const auto apply = [&](auto... chunks) {
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) {
-      const auto call = [&](auto&... chunk) { function(first + k, chunk.items[k]...); };
-      call(chunks...);
+      const auto call = [&](auto... values) {
+        function(first + k, values...);
+        ((chunks.items[k] = values), ...);
+      };
+      call(static_cast<typename Views::Value>(chunks.items[k])...);
     }
     (StoreChunk<kWidth>(views, first, chunks), ...);
   };

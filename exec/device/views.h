@@ -14,6 +14,9 @@
 //     block.MapTile(y.count(), [](int64_t, float& to, float from) { to = 2 * from; }, y, x);
 //   }
 //
+// An element of a type with a `Value` (the 16-bit formats of exec/ops/formats.h) is read and
+// written as that.
+//
 // Kernels that need pointers (intrinsics, strides) call Region, which checks and marks a box of
 // elements and returns the address of its first. Threads: a view and its log belong to one kernel
 // run.
@@ -32,6 +35,21 @@ namespace tideline {
 
 struct Plain {};
 struct Checked {};
+
+namespace internal {
+
+// What an element is read and written as.
+template <typename T>
+struct ValueOf {
+  using Type = T;
+};
+template <typename T>
+requires requires { typename T::Value; }
+struct ValueOf<T> {
+  using Type = typename T::Value;
+};
+
+}  // namespace internal
 
 // What a checked kernel run did to one operand.
 struct AccessLog {
@@ -66,16 +84,19 @@ struct AccessLog {
 template <typename T>
 class Cell {
  public:
+  using Value = typename internal::ValueOf<T>::Type;
   Cell(T* data, AccessLog* log, int64_t index, bool write_only)
       : data_(data), log_(log), index_(index), write_only_(write_only) {}
-  operator T() const { return log_->Touch(index_, write_only_) ? data_[index_] : T{}; }
-  const Cell& operator=(T value) const {
+  operator Value() const {
+    return log_->Touch(index_, write_only_) ? Value{data_[index_]} : Value{};
+  }
+  const Cell& operator=(Value value) const {
     if (log_->Touch(index_, false)) data_[index_] = value;
     return *this;
   }
   // A proxy: what is assigned is the element. NOLINTNEXTLINE(bugprone-unhandled-self-assignment)
-  const Cell& operator=(const Cell& other) const { return *this = static_cast<T>(other); }
-  const Cell& operator+=(T value) const { return *this = static_cast<T>(*this) + value; }
+  const Cell& operator=(const Cell& other) const { return *this = static_cast<Value>(other); }
+  const Cell& operator+=(Value value) const { return *this = static_cast<Value>(*this) + value; }
 
  private:
   T* data_;
@@ -89,7 +110,8 @@ namespace internal {
 template <typename Pointee, Access kAccess>
 class PlainView {
  public:
-  using Value = std::remove_const_t<Pointee>;
+  using Element = std::remove_const_t<Pointee>;
+  using Value = typename ValueOf<Element>::Type;
   static constexpr Access kViewAccess = kAccess;
   TIDELINE_HOST_DEVICE PlainView(Pointee* data, int64_t count) : data_(data), count_(count) {}
   TIDELINE_HOST_DEVICE Pointee& operator[](int64_t index) const { return data_[index]; }
@@ -110,7 +132,8 @@ class PlainView {
 template <typename Pointee, Access kAccess>
 class CheckedView {
  public:
-  using Value = std::remove_const_t<Pointee>;
+  using Element = std::remove_const_t<Pointee>;
+  using Value = typename ValueOf<Element>::Type;
   static constexpr Access kViewAccess = kAccess;
   CheckedView(const PlainView<Pointee, kAccess>& plain, AccessLog* log)
       : data_(plain.data()), count_(plain.count()), log_(log) {}
@@ -124,9 +147,9 @@ class CheckedView {
   auto operator[](int64_t offset) const {
     const int64_t index = first_ + offset;
     if constexpr (kAccess == Access::kRead) {
-      return log_->Touch(index, false) ? data_[index] : Value{};
+      return log_->Touch(index, false) ? Value{data_[index]} : Value{};
     } else {
-      return Cell<Value>(data_, log_, index, kAccess == Access::kWrite);
+      return Cell<Element>(data_, log_, index, kAccess == Access::kWrite);
     }
   }
   int64_t count() const { return count_; }

@@ -96,6 +96,13 @@ Status CheckInstruction(const Program& program, const Role& role, const Section&
 
 Status CheckExecutable(const Program& program) {
   for (size_t i = 0; i < program.kernels.size(); ++i) {
+    // Without a scale, gradients below 6e-8 vanish in fp16 and nothing says so.
+    if (program.kernels[i].compute_dtype == DType::kF16) {
+      return UnavailableError(
+          absl::StrCat("kernel ", i,
+                       ": computes in fp16, which trains only with a scaled loss, and that is not "
+                       "available yet: plan with --pin dtype=bf16 or dtype=fp32"));
+    }
     const Status supported = CheckSupported(program.kernels[i]);
     if (!supported.ok()) return Annotate(supported, absl::StrCat("kernel ", i));
   }

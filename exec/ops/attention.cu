@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/numerics.h"
+#include "exec/ops/formats.h"
 #include "exec/ops/launchers.h"
 #include "exec/ops/op_call.h"
 #include "exec/ops/rotary.h"
@@ -15,10 +16,11 @@ using Frequencies = Table<double, kMaxRotaryHeadSize / 2>;
 
 // One block per position; element i is paired with element i + d/2 (Hugging Face's "rotate half"):
 //   y[i] = x[i] cos - x[i + d/2] sin, y[i + d/2] = x[i + d/2] cos + x[i] sin.
+template <typename T>
 struct Rotary {
   static constexpr const char* kName = "rotary";
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> x, Out<float, Mode> y,
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> x, Out<T, Mode> y,
                                        int64_t sequence, int64_t heads, int64_t first_position,
                                        bool inverse, const Frequencies& frequencies) {
     const int64_t half = frequencies.size();
@@ -43,12 +45,13 @@ struct Rotary {
 };
 
 // One block per row of scores. Row s of t keys sees the first t - rows + s + 1 of them.
+template <typename T>
 struct CausalSoftmax {
   static constexpr const char* kName = "causal_softmax";
   static constexpr int kThreads = Block::kRowThreads;
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> scores,
-                                       Out<float, Mode> probabilities, int64_t rows, int64_t keys) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> scores,
+                                       Out<T, Mode> probabilities, int64_t rows, int64_t keys) {
     const int64_t row = block.index() * keys;
     const int64_t visible = keys - rows + block.index() % rows + 1;
     const float largest = block.Reduce(
@@ -71,12 +74,13 @@ struct CausalSoftmax {
 };
 
 // dscores = p (dp - sum(dp p)).
+template <typename T>
 struct CausalSoftmaxGrad {
   static constexpr const char* kName = "causal_softmax_grad";
   static constexpr int kThreads = Block::kRowThreads;
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> dprobabilities,
-                                       In<float, Mode> probabilities, Out<float, Mode> dscores,
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> dprobabilities,
+                                       In<T, Mode> probabilities, Out<T, Mode> dscores,
                                        int64_t rows, int64_t keys) {
     const int64_t row = block.index() * keys;
     const int64_t visible = keys - rows + block.index() % rows + 1;
@@ -121,21 +125,28 @@ Status LaunchRotary(const OpCall& call) {
   for (const double each : RotaryFrequencies(call.attributes().rotary, shape[3])) {
     frequencies.Push(each);
   }
-  return Launch<Rotary>(call.target(), shape[1], call.Read(0), call.Write(1), shape[1], shape[2],
-                        call.At(call.attributes().position_offset), call.attributes().inverse,
-                        frequencies);
+  return WithFormat(call.TypeOf(0), [&]<typename T>(Type<T>) {
+    return Launch<Rotary<T>>(call.target(), shape[1], call.Read<T>(0), call.Write<T>(1), shape[1],
+                             shape[2], call.At(call.attributes().position_offset),
+                             call.attributes().inverse, frequencies);
+  });
 }
 
 Status LaunchCausalSoftmax(const OpCall& call) {
   const std::vector<int64_t>& shape = call.Shape(0);
-  return Launch<CausalSoftmax>(call.target(), call.Rows(0), call.Read(0), call.Write(1),
-                               shape[shape.size() - 2], shape.back());
+  return WithFormat(call.TypeOf(0), [&]<typename T>(Type<T>) {
+    return Launch<CausalSoftmax<T>>(call.target(), call.Rows(0), call.Read<T>(0), call.Write<T>(1),
+                                    shape[shape.size() - 2], shape.back());
+  });
 }
 
 Status LaunchCausalSoftmaxGrad(const OpCall& call) {
   const std::vector<int64_t>& shape = call.Shape(0);
-  return Launch<CausalSoftmaxGrad>(call.target(), call.Rows(0), call.Read(0), call.Read(1),
-                                   call.Write(2), shape[shape.size() - 2], shape.back());
+  return WithFormat(call.TypeOf(0), [&]<typename T>(Type<T>) {
+    return Launch<CausalSoftmaxGrad<T>>(call.target(), call.Rows(0), call.Read<T>(0),
+                                        call.Read<T>(1), call.Write<T>(2), shape[shape.size() - 2],
+                                        shape.back());
+  });
 }
 
 }  // namespace tideline::ops

@@ -1,5 +1,10 @@
 // Einstein sums of two operands as batches of exact matrix products (exec/ops/einsum_plan.h).
+#include <algorithm>
+#include <type_traits>
+#include <vector>
+
 #include "exec/ops/einsum_plan.h"
+#include "exec/ops/formats.h"
 #include "exec/ops/gemm.h"
 #include "exec/ops/launchers.h"
 #include "exec/ops/op_call.h"
@@ -14,7 +19,8 @@ constexpr int kMaxLoops = 8;
 using EinsumLoops = Table<EinsumLoop, kMaxLoops>;
 
 // An EinsumPlan as it travels with a kernel, and how a product is cut into blocks: on a GPU into
-// tiles, on the host not at all (exec/ops/gemm.h cuts it for the caches).
+// tiles, on the host only where C is of 16 bit
+// (exec/ops/gemm.h cuts it for the caches).
 struct EinsumWork {
   EinsumLoops batch, summed;
   GemmShape gemm;
@@ -46,14 +52,16 @@ TIDELINE_HOST_DEVICE int64_t Iterations(const EinsumLoops& loops) {
 
 TIDELINE_HOST_DEVICE int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// One block per tile of each iteration of the batch loops. `bias` is empty when there is none.
-template <bool kAccumulate>
+// One block per tile of each iteration of the batch loops. `bias` is empty when there is none. A C
+// of 16 bit starts from its values in fp32 when accumulating, and is rounded once, when the sum has
+// its scale and its bias.
+template <typename T, typename C, bool kAccumulate>
 struct Einsum {
   static constexpr const char* kName = "einsum";
 
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> a, In<float, Mode> b,
-                                       In<float, Mode> bias, Sum<float, Mode, kAccumulate> c,
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> a, In<T, Mode> b,
+                                       In<T, Mode> bias, Sum<C, Mode, kAccumulate> c,
                                        const EinsumWork& work) {
     const int64_t tiles = work.tiles_m * work.tiles_n;
     EinsumLoop at = OffsetsAt(work.batch, block.index() / tiles);
@@ -70,14 +78,13 @@ struct Einsum {
   }
 
   // The product of one tile: `at` holds where it begins in each operand.
-  template <typename A, typename Bias, typename C>
+  template <typename A, typename Result>
   TIDELINE_HOST_DEVICE static void Product(const Block& block, const A& a, const A& b,
-                                           const Bias& bias, const C& c, const EinsumWork& work,
+                                           const A& bias, const Result& c, const EinsumWork& work,
                                            const GemmShape& shape, const EinsumLoop& at) {
-    const int64_t iterations = Iterations(work.summed);
 #ifdef __CUDA_ARCH__
     GemmTileOnDevice tile(shape, kAccumulate ? c.data() + at.c : nullptr);
-    for (int64_t iteration = 0; iteration < iterations; ++iteration) {
+    for (int64_t iteration = 0; iteration < Iterations(work.summed); ++iteration) {
       const EinsumLoop next = OffsetsAt(work.summed, iteration);
       tile.Add(a.data() + at.a + next.a, b.data() + at.b + next.b);
     }
@@ -87,15 +94,54 @@ struct Einsum {
       return sum;
     });
 #else
-    float* out = c.Region(at.c, shape.m, shape.c_m, shape.n, shape.c_n);
+    C* out = c.Region(at.c, shape.m, shape.c_m, shape.n, shape.c_n);
     if (out == nullptr) return;
-    for (int64_t iteration = 0; iteration < iterations; ++iteration) {
+    if constexpr (std::is_same_v<C, float>) {
+      if (!Chain(a, b, work, shape, at, out)) return;
+      Finish(block, bias, work, shape, at.bias, out);
+    } else {
+      // The chain goes on in fp32, in the order in memory that C has.
+      const bool by_rows = shape.c_n == 1 || shape.c_m != 1;
+      GemmShape wide = shape;
+      wide.c_m = by_rows ? shape.n : 1;
+      wide.c_n = by_rows ? 1 : shape.m;
+      std::vector<float> sums(static_cast<size_t>(shape.m * shape.n));
+      const auto each_line = [&](const auto& function) {
+        const int64_t length = by_rows ? shape.n : shape.m;
+        const int64_t step = by_rows ? shape.c_n : shape.c_m;
+        for (int64_t line = 0; line < shape.m * shape.n / length; ++line) {
+          C* narrow = out + line * (by_rows ? shape.c_m : shape.c_n);
+          float* sum = sums.data() + line * length;
+          block.Each(length, [&](int64_t i) { function(narrow[i * step], sum[i]); });
+        }
+      };
+      if constexpr (kAccumulate) each_line([](const C& from, float& to) { to = from; });
+      if (!Chain(a, b, work, wide, at, sums.data())) return;
+      Finish(block, bias, work, wide, at.bias, sums.data());
+      each_line([](C& to, float from) { to = from; });
+    }
+#endif
+  }
+
+#ifndef __CUDA_ARCH__
+  // False when an operand is too small.
+  template <typename A>
+  static bool Chain(const A& a, const A& b, const EinsumWork& work, const GemmShape& shape,
+                    const EinsumLoop& at, float* out) {
+    for (int64_t iteration = 0; iteration < Iterations(work.summed); ++iteration) {
       const EinsumLoop next = OffsetsAt(work.summed, iteration);
-      const float* left = a.Region(at.a + next.a, shape.m, shape.a_m, shape.k, shape.a_k);
-      const float* right = b.Region(at.b + next.b, shape.k, shape.b_k, shape.n, shape.b_n);
-      if (left == nullptr || right == nullptr) return;
+      const T* left = a.Region(at.a + next.a, shape.m, shape.a_m, shape.k, shape.a_k);
+      const T* right = b.Region(at.b + next.b, shape.k, shape.b_k, shape.n, shape.b_n);
+      if (left == nullptr || right == nullptr) return false;
       Gemm(shape, left, right, out, kAccumulate || iteration > 0);
     }
+    return true;
+  }
+
+  // The finished sum gets its scale, then its bias.
+  template <typename A>
+  static void Finish(const Block& block, const A& bias, const EinsumWork& work,
+                     const GemmShape& shape, int64_t bias_begin, float* out) {
     if (work.scale == 1.0f && bias.count() == 0) return;
     for (int64_t i = 0; i < shape.m; ++i) {
       float* row = out + i * shape.c_m;
@@ -103,11 +149,11 @@ struct Einsum {
         block.Each(shape.n, [&](int64_t j) { row[j * shape.c_n] *= work.scale; });
       }
       if (bias.count() == 0) continue;
-      const int64_t from = at.bias + i * work.bias_m;
+      const int64_t from = bias_begin + i * work.bias_m;
       block.Each(shape.n, [&](int64_t j) { row[j * shape.c_n] += bias[from + j * work.bias_n]; });
     }
-#endif
   }
+#endif
 };
 
 StatusOr<EinsumLoops> LoopsOf(const std::vector<EinsumLoop>& loops) {
@@ -121,7 +167,10 @@ StatusOr<EinsumLoops> LoopsOf(const std::vector<EinsumLoop>& loops) {
   return table;
 }
 
-StatusOr<EinsumWork> WorkOf(const EinsumPlan& plan, float scale) {
+// Side of a tile of C on the host, whose sums lie in fp32 beside a C of 16 bit: 4 MiB.
+[[maybe_unused]] constexpr int64_t kNarrowTile = 1024;
+
+StatusOr<EinsumWork> WorkOf(const EinsumPlan& plan, float scale, DType result) {
   EinsumWork work;
   TL_ASSIGN_OR_RETURN(work.batch, LoopsOf(plan.batch));
   TL_ASSIGN_OR_RETURN(work.summed, LoopsOf(plan.summed));
@@ -132,8 +181,9 @@ StatusOr<EinsumWork> WorkOf(const EinsumPlan& plan, float scale) {
 #ifdef __CUDACC__
   work.tile_m = work.tile_n = GemmTileOnDevice::kTile;
 #else
-  work.tile_m = plan.gemm.m;
-  work.tile_n = plan.gemm.n;
+  const bool narrow = result != DType::kF32;
+  work.tile_m = narrow ? std::min(plan.gemm.m, kNarrowTile) : plan.gemm.m;
+  work.tile_n = narrow ? std::min(plan.gemm.n, kNarrowTile) : plan.gemm.n;
 #endif
   work.tiles_m = (plan.gemm.m + work.tile_m - 1) / work.tile_m;
   work.tiles_n = (plan.gemm.n + work.tile_n - 1) / work.tile_n;
@@ -147,15 +197,18 @@ Status LaunchEinsum(const OpCall& call) {
   std::vector<std::vector<int64_t>> shapes;
   for (int operand = 0; operand <= output; ++operand) shapes.push_back(call.Shape(operand));
   TL_ASSIGN_OR_RETURN(const EinsumPlan plan, PlanEinsum(call.attributes().equation, shapes));
-  TL_ASSIGN_OR_RETURN(const EinsumWork work, WorkOf(plan, call.attributes().scale));
+  const DType result = call.TypeOf(output);
+  TL_ASSIGN_OR_RETURN(const EinsumWork work, WorkOf(plan, call.attributes().scale, result));
   const int64_t blocks = plan.Batches() * work.tiles_m * work.tiles_n;
-  const In<float> bias = output == 3 ? call.Read(2) : In<float>(nullptr, 0);
-  if (call.attributes().accumulate) {
-    return Launch<Einsum<true>>(call.target(), blocks, call.Read(0), call.Read(1), bias,
-                                call.Update(output), work);
-  }
-  return Launch<Einsum<false>>(call.target(), blocks, call.Read(0), call.Read(1), bias,
-                               call.Write(output), work);
+  return WithSum(call.TypeOf(0), result, [&]<typename T, typename C>(Type<T>, Type<C>) {
+    const In<T> bias = output == 3 ? call.Read<T>(2) : In<T>(nullptr, 0);
+    if (call.attributes().accumulate) {
+      return Launch<Einsum<T, C, true>>(call.target(), blocks, call.Read<T>(0), call.Read<T>(1),
+                                        bias, call.Update<C>(output), work);
+    }
+    return Launch<Einsum<T, C, false>>(call.target(), blocks, call.Read<T>(0), call.Read<T>(1),
+                                       bias, call.Write<C>(output), work);
+  });
 }
 
 }  // namespace tideline::ops

@@ -1,16 +1,18 @@
 // Element-wise ops: activation functions, sums, and their gradients.
 #include "base/numerics.h"
+#include "exec/ops/formats.h"
 #include "exec/ops/launchers.h"
 #include "exec/ops/op_call.h"
 
 namespace tideline::ops {
 namespace {
 
+template <typename T>
 struct Add {
   static constexpr const char* kName = "add";
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> a, In<float, Mode> b,
-                                       Out<float, Mode> y) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> a, In<T, Mode> b,
+                                       Out<T, Mode> y) {
     block.MapTile(
         y.count(), [](int64_t, float& sum, float left, float right) { sum = left + right; }, y, a,
         b);
@@ -18,12 +20,13 @@ struct Add {
 };
 
 // One block per row.
+template <typename T>
 struct AddBias {
   static constexpr const char* kName = "add_bias";
   static constexpr int kThreads = Block::kRowThreads;
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> x, In<float, Mode> bias,
-                                       Out<float, Mode> y) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> x, In<T, Mode> bias,
+                                       Out<T, Mode> y) {
     const int64_t row = block.index() * bias.count();
     block.Map(
         bias.count(), [](int64_t, float& sum, float value, float offset) { sum = value + offset; },
@@ -40,10 +43,11 @@ TIDELINE_HOST_DEVICE float GeluTanh(float x) {
   return Tanh(kSqrtTwoOverPi * cubic);
 }
 
+template <typename T>
 struct Gelu {
   static constexpr const char* kName = "gelu";
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> x, Out<float, Mode> y) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> x, Out<T, Mode> y) {
     block.MapTile(
         y.count(),
         [](int64_t, float& to, float value) { to = 0.5f * value * (1.0f + GeluTanh(value)); }, y,
@@ -51,11 +55,12 @@ struct Gelu {
   }
 };
 
+template <typename T>
 struct GeluGrad {
   static constexpr const char* kName = "gelu_grad";
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> dy, In<float, Mode> x,
-                                       Out<float, Mode> dx) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> dy, In<T, Mode> x,
+                                       Out<T, Mode> dx) {
     block.MapTile(
         dx.count(),
         [](int64_t, float& to, float gradient, float value) {
@@ -68,10 +73,11 @@ struct GeluGrad {
   }
 };
 
+template <typename T>
 struct Relu {
   static constexpr const char* kName = "relu";
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> x, Out<float, Mode> y) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> x, Out<T, Mode> y) {
     block.MapTile(
         y.count(),
         [](int64_t, float& to, float value) {
@@ -81,11 +87,12 @@ struct Relu {
   }
 };
 
+template <typename T>
 struct ReluGrad {
   static constexpr const char* kName = "relu_grad";
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> dy, In<float, Mode> y,
-                                       Out<float, Mode> dx) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> dy, In<T, Mode> y,
+                                       Out<T, Mode> dx) {
     block.MapTile(
         dx.count(),
         [](int64_t, float& to, float gradient, float value) {
@@ -95,23 +102,24 @@ struct ReluGrad {
   }
 };
 
+template <typename T>
 struct SwiGlu {
   static constexpr const char* kName = "swiglu";
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> gate, In<float, Mode> up,
-                                       Out<float, Mode> y) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> gate, In<T, Mode> up,
+                                       Out<T, Mode> y) {
     block.MapTile(
         y.count(), [](int64_t, float& to, float g, float u) { to = g * Sigmoid(g) * u; }, y, gate,
         up);
   }
 };
 
+template <typename T>
 struct SwiGluGrad {
   static constexpr const char* kName = "swiglu_grad";
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> dy, In<float, Mode> gate,
-                                       In<float, Mode> up, Out<float, Mode> dgate,
-                                       Out<float, Mode> dup) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> dy, In<T, Mode> gate,
+                                       In<T, Mode> up, Out<T, Mode> dgate, Out<T, Mode> dup) {
     block.MapTile(
         dup.count(),
         [](int64_t, float& to_gate, float& to_up, float gradient, float g, float u) {
@@ -123,20 +131,21 @@ struct SwiGluGrad {
   }
 };
 
+template <typename T, typename S>
 struct AccumulateInto {
   static constexpr const char* kName = "accumulate";
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> x,
-                                       InOut<float, Mode> y) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> x, InOut<S, Mode> y) {
     block.MapTile(
         y.count(), [](int64_t, float& sum, float value) { sum += value; }, y, x);
   }
 };
 
+template <typename T>
 struct ScaleBy {
   static constexpr const char* kName = "scale";
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, InOut<float, Mode> y, float factor) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, InOut<T, Mode> y, float factor) {
     block.MapTile(
         y.count(), [factor](int64_t, float& value) { value = factor * value; }, y);
   }
@@ -145,50 +154,74 @@ struct ScaleBy {
 }  // namespace
 
 Status LaunchAdd(const OpCall& call) {
-  return Launch<Add>(call.target(), BlocksFor(call.Count(2)), call.Read(0), call.Read(1),
-                     call.Write(2));
+  return WithFormat(call.TypeOf(0), [&]<typename T>(Type<T>) {
+    return Launch<Add<T>>(call.target(), BlocksFor(call.Count(2)), call.Read<T>(0), call.Read<T>(1),
+                          call.Write<T>(2));
+  });
 }
 
 Status LaunchAddBias(const OpCall& call) {
-  return Launch<AddBias>(call.target(), call.Rows(2), call.Read(0), call.Read(1), call.Write(2));
+  return WithFormat(call.TypeOf(0), [&]<typename T>(Type<T>) {
+    return Launch<AddBias<T>>(call.target(), call.Rows(2), call.Read<T>(0), call.Read<T>(1),
+                              call.Write<T>(2));
+  });
 }
 
 Status LaunchGelu(const OpCall& call) {
-  return Launch<Gelu>(call.target(), BlocksFor(call.Count(1)), call.Read(0), call.Write(1));
+  return WithFormat(call.TypeOf(0), [&]<typename T>(Type<T>) {
+    return Launch<Gelu<T>>(call.target(), BlocksFor(call.Count(1)), call.Read<T>(0),
+                           call.Write<T>(1));
+  });
 }
 
 Status LaunchGeluGrad(const OpCall& call) {
-  return Launch<GeluGrad>(call.target(), BlocksFor(call.Count(2)), call.Read(0), call.Read(1),
-                          call.Write(2));
+  return WithFormat(call.TypeOf(0), [&]<typename T>(Type<T>) {
+    return Launch<GeluGrad<T>>(call.target(), BlocksFor(call.Count(2)), call.Read<T>(0),
+                               call.Read<T>(1), call.Write<T>(2));
+  });
 }
 
 Status LaunchRelu(const OpCall& call) {
-  return Launch<Relu>(call.target(), BlocksFor(call.Count(1)), call.Read(0), call.Write(1));
+  return WithFormat(call.TypeOf(0), [&]<typename T>(Type<T>) {
+    return Launch<Relu<T>>(call.target(), BlocksFor(call.Count(1)), call.Read<T>(0),
+                           call.Write<T>(1));
+  });
 }
 
 Status LaunchReluGrad(const OpCall& call) {
-  return Launch<ReluGrad>(call.target(), BlocksFor(call.Count(2)), call.Read(0), call.Read(1),
-                          call.Write(2));
+  return WithFormat(call.TypeOf(0), [&]<typename T>(Type<T>) {
+    return Launch<ReluGrad<T>>(call.target(), BlocksFor(call.Count(2)), call.Read<T>(0),
+                               call.Read<T>(1), call.Write<T>(2));
+  });
 }
 
 Status LaunchSwiGlu(const OpCall& call) {
-  return Launch<SwiGlu>(call.target(), BlocksFor(call.Count(2)), call.Read(0), call.Read(1),
-                        call.Write(2));
+  return WithFormat(call.TypeOf(0), [&]<typename T>(Type<T>) {
+    return Launch<SwiGlu<T>>(call.target(), BlocksFor(call.Count(2)), call.Read<T>(0),
+                             call.Read<T>(1), call.Write<T>(2));
+  });
 }
 
 Status LaunchSwiGluGrad(const OpCall& call) {
-  return Launch<SwiGluGrad>(call.target(), BlocksFor(call.Count(3)), call.Read(0), call.Read(1),
-                            call.Read(2), call.Write(3), call.Write(4));
+  return WithFormat(call.TypeOf(0), [&]<typename T>(Type<T>) {
+    return Launch<SwiGluGrad<T>>(call.target(), BlocksFor(call.Count(3)), call.Read<T>(0),
+                                 call.Read<T>(1), call.Read<T>(2), call.Write<T>(3),
+                                 call.Write<T>(4));
+  });
 }
 
 Status LaunchAccumulate(const OpCall& call) {
-  return Launch<AccumulateInto>(call.target(), BlocksFor(call.Count(1)), call.Read(0),
-                                call.Update(1));
+  return WithSum(call.TypeOf(0), call.TypeOf(1), [&]<typename T, typename S>(Type<T>, Type<S>) {
+    return Launch<AccumulateInto<T, S>>(call.target(), BlocksFor(call.Count(1)), call.Read<T>(0),
+                                        call.Update<S>(1));
+  });
 }
 
 Status LaunchScale(const OpCall& call) {
-  return Launch<ScaleBy>(call.target(), BlocksFor(call.Count(0)), call.Update(0),
-                         call.attributes().constant);
+  return WithFormat(call.TypeOf(0), [&]<typename T>(Type<T>) {
+    return Launch<ScaleBy<T>>(call.target(), BlocksFor(call.Count(0)), call.Update<T>(0),
+                              call.attributes().constant);
+  });
 }
 
 }  // namespace tideline::ops

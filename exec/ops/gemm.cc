@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <type_traits>
 #include <utility>
 
 namespace tideline {
@@ -120,10 +121,21 @@ int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+// Eight neighbouring elements in fp32.
+__m256 Load8(const float* from) { return _mm256_loadu_ps(from); }
+__m256 Load8(const BFloat16* from) {
+  const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+}
+__m256 Load8(const Float16* from) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+}
+
 // Transposes eight rows of eight elements: row r of the source becomes column r of the destination.
-void Transpose8x8(const float* from, int64_t from_stride, float* to, int64_t to_stride) {
+template <typename Element>
+void Transpose8x8(const Element* from, int64_t from_stride, float* to, int64_t to_stride) {
   __m256 r[8], t[8];
-  for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(from + i * from_stride);
+  for (int i = 0; i < 8; ++i) r[i] = Load8(from + i * from_stride);
   for (int i = 0; i < 8; i += 2) {
     t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
     t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
@@ -140,8 +152,16 @@ void Transpose8x8(const float* from, int64_t from_stride, float* to, int64_t to_
   }
 }
 
+template <typename Element>
+void CopyLine(const Element* from, int64_t count, float* to) {
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8) _mm256_storeu_ps(to + i, Load8(from + i));
+  for (; i < count; ++i) to[i] = from[i];
+}
+
 // Writes [k][width] from `count` <= width lines of k elements; lines beyond `count` become zero.
-void PackPanel(const float* from, int64_t line_stride, int64_t k_stride, int64_t count, int64_t k,
+template <typename Element>
+void PackPanel(const Element* from, int64_t line_stride, int64_t k_stride, int64_t count, int64_t k,
                int64_t width, float* to) {
   int64_t line = 0;
   if (k_stride == 1) {
@@ -155,9 +175,7 @@ void PackPanel(const float* from, int64_t line_stride, int64_t k_stride, int64_t
       }
     }
   } else if (line_stride == 1) {
-    for (int64_t p = 0; p < k; ++p) {
-      std::copy_n(from + p * k_stride, count, to + p * width);
-    }
+    for (int64_t p = 0; p < k; ++p) CopyLine(from + p * k_stride, count, to + p * width);
     line = count;
   }
   for (; line < count; ++line) {
@@ -224,7 +242,8 @@ class BlockProduct {
   bool load_;
 };
 
-void PackA(const GemmShape& shape, const float* a, int64_t rows, int64_t k, int64_t tile_rows,
+template <typename Element>
+void PackA(const GemmShape& shape, const Element* a, int64_t rows, int64_t k, int64_t tile_rows,
            float* to) {
   for (int64_t row = 0; row < rows; row += tile_rows) {
     const int64_t count = std::min(tile_rows, rows - row);
@@ -238,20 +257,25 @@ bool TileAvailable(GemmTile tile) {
   return tile != GemmTile::kAvx512 || __builtin_cpu_supports("avx512f") != 0;
 }
 
-void Gemm(const GemmShape& given, const float* a, const float* b, float* c, bool accumulate,
+GemmShape Transposed(const GemmShape& shape) {
+  return {.m = shape.n,
+          .n = shape.m,
+          .k = shape.k,
+          .a_m = shape.b_n,
+          .a_k = shape.b_k,
+          .b_k = shape.a_k,
+          .b_n = shape.a_m,
+          .c_m = shape.c_n,
+          .c_n = shape.c_m};
+}
+
+template <typename Element>
+void Gemm(const GemmShape& given, const Element* a, const Element* b, float* c, bool accumulate,
           GemmTile tile) {
   GemmShape shape = given;
   if (shape.m == 0 || shape.n == 0) return;
   if (shape.c_n != 1 && shape.c_m == 1) {  // the transposed product has contiguous columns
-    shape = {.m = given.n,
-             .n = given.m,
-             .k = given.k,
-             .a_m = given.b_n,
-             .a_k = given.b_k,
-             .b_k = given.a_k,
-             .b_n = given.a_m,
-             .c_m = given.c_n,
-             .c_n = given.c_m};
+    shape = Transposed(given);
     std::swap(a, b);
   }
   if (shape.k == 0) {
@@ -268,12 +292,12 @@ void Gemm(const GemmShape& given, const float* a, const float* b, float* c, bool
   const AlignedFloats packed_a = MakeAligned(block_m * block_k);
   const AlignedFloats packed_b = MakeAligned(block_n * block_k);
   // Few rows do not repay packing B when its rows can be read where they are.
-  const bool b_in_place = shape.b_n == 1 && shape.m <= 2 * set.rows;
+  [[maybe_unused]] const bool b_in_place = shape.b_n == 1 && shape.m <= 2 * set.rows;
   for (int64_t j0 = 0; j0 < shape.n; j0 += block_n) {
     const int64_t columns = std::min(block_n, shape.n - j0);
     for (int64_t p0 = 0; p0 < shape.k; p0 += block_k) {
       const int64_t k = std::min(block_k, shape.k - p0);
-      const float* b_block = b + p0 * shape.b_k + j0 * shape.b_n;
+      const Element* b_block = b + p0 * shape.b_k + j0 * shape.b_n;
       const BlockProduct product(set, k, shape.c_m, shape.c_n, accumulate || p0 > 0);
       for (int64_t i0 = 0; i0 < shape.m; i0 += block_m) {
         const int64_t rows = std::min(block_m, shape.m - i0);
@@ -282,9 +306,11 @@ void Gemm(const GemmShape& given, const float* a, const float* b, float* c, bool
           const int64_t count = std::min(panel, columns - j);
           float* corner = c + i0 * shape.c_m + (j0 + j) * shape.c_n;
           float* packed = packed_b.get() + j * k;
-          if (b_in_place && count == panel) {
-            product.Run(packed_a.get(), rows, b_block + j, shape.b_k, count, corner);
-            continue;
+          if constexpr (std::is_same_v<Element, float>) {
+            if (b_in_place && count == panel) {
+              product.Run(packed_a.get(), rows, b_block + j, shape.b_k, count, corner);
+              continue;
+            }
           }
           if (i0 == 0)
             PackPanel(b_block + j * shape.b_n, shape.b_n, shape.b_k, count, k, panel, packed);
@@ -294,5 +320,9 @@ void Gemm(const GemmShape& given, const float* a, const float* b, float* c, bool
     }
   }
 }
+
+template void Gemm(const GemmShape&, const float*, const float*, float*, bool, GemmTile);
+template void Gemm(const GemmShape&, const BFloat16*, const BFloat16*, float*, bool, GemmTile);
+template void Gemm(const GemmShape&, const Float16*, const Float16*, float*, bool, GemmTile);
 
 }  // namespace tideline

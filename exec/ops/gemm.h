@@ -8,7 +8,9 @@
 // Algorithm: panels are packed and multiplied by a register tile, as in Goto & van de Geijn,
 // "Anatomy of high-performance matrix multiplication" (2008); C goes to memory between blocks of p,
 // which keeps the chain because it is fp32 there as well. The tile is vectorised along the
-// contiguous side of C, never along p. 2mnk flops; packing moves (m + n) * k elements per panel.
+// contiguous side of C, never along p. 2mnk flops; packing moves (m + n) * k elements per panel,
+// and makes fp32 of 16-bit A and B on the way (exactly, so C has the bits of the converted
+// operands).
 //
 //   Gemm({.m = m, .n = n, .k = k, .a_m = k, .a_k = 1, .b_k = n, .b_n = 1, .c_m = n, .c_n = 1},
 //        a, b, c, /*accumulate=*/false);
@@ -16,6 +18,8 @@
 #define TIDELINE_EXEC_OPS_GEMM_H_
 
 #include <cstdint>
+
+#include "exec/ops/formats.h"
 
 namespace tideline {
 
@@ -36,10 +40,19 @@ enum class GemmTile { kBest, kAvx2, kAvx512 };
 // Whether this processor can run `tile`.
 bool TileAvailable(GemmTile tile);
 
-// C does not overlap A or B. Reads C only when `accumulate`. Threads: may be called from several at
-// once.
-void Gemm(const GemmShape& given, const float* a, const float* b, float* c, bool accumulate,
+// The same product with rows and columns exchanged: C^T = B^T A^T. Its A is B and its B is A.
+GemmShape Transposed(const GemmShape& shape);
+
+// C does not overlap A or B. Reads C only when `accumulate`. Element: float, BFloat16 or Float16.
+// Threads: may be called from several at once.
+template <typename Element>
+void Gemm(const GemmShape& given, const Element* a, const Element* b, float* c, bool accumulate,
           GemmTile tile = GemmTile::kBest);
+
+extern template void Gemm(const GemmShape&, const float*, const float*, float*, bool, GemmTile);
+extern template void Gemm(const GemmShape&, const BFloat16*, const BFloat16*, float*, bool,
+                          GemmTile);
+extern template void Gemm(const GemmShape&, const Float16*, const Float16*, float*, bool, GemmTile);
 
 }  // namespace tideline
 

@@ -21,19 +21,21 @@ class GemmTileOnDevice {
 
   // Chains start from what C holds at `c` (null: from 0). `shape` is this tile's: m and n at most
   // kTile.
-  __device__ GemmTileOnDevice(const GemmShape& shape, const float* c) : shape_(shape) {
+  template <typename C>
+  __device__ GemmTileOnDevice(const GemmShape& shape, const C* c) : shape_(shape) {
 #pragma unroll
     for (int i = 0; i < kPerThread; ++i) {
 #pragma unroll
       for (int j = 0; j < kPerThread; ++j) {
         const bool held = c != nullptr && Row(i) < shape_.m && Column(j) < shape_.n;
-        sums_[i][j] = held ? c[Row(i) * shape_.c_m + Column(j) * shape_.c_n] : 0.0f;
+        sums_[i][j] = held ? float{c[Row(i) * shape_.c_m + Column(j) * shape_.c_n]} : 0.0f;
       }
     }
   }
 
   // Continues every chain by A B.
-  __device__ void Add(const float* a, const float* b) {
+  template <typename T>
+  __device__ void Add(const T* a, const T* b) {
     __shared__ float left[kPanel][kTile + kPad];
     __shared__ float right[kPanel][kTile + kPad];
     for (int64_t p0 = 0; p0 < shape_.k; p0 += kPanel) {
@@ -62,8 +64,8 @@ class GemmTileOnDevice {
   }
 
   // c[i, j] = finish(i, j, sum) for this tile.
-  template <typename Finish>
-  __device__ void Store(float* c, Finish finish) const {
+  template <typename C, typename Finish>
+  __device__ void Store(C* c, Finish finish) const {
 #pragma unroll
     for (int i = 0; i < kPerThread; ++i) {
 #pragma unroll
@@ -86,14 +88,15 @@ class GemmTileOnDevice {
 
   // to[p][line] = from[p * k_stride + line * line_stride], 0 beyond `lines`; neighbouring threads
   // read neighbouring addresses whichever letter is contiguous.
-  __device__ static void Fill(float (&to)[kPanel][kTile + kPad], const float* from,
-                              int64_t k_stride, int64_t line_stride, int64_t lines, int depth) {
+  template <typename T>
+  __device__ static void Fill(float (&to)[kPanel][kTile + kPad], const T* from, int64_t k_stride,
+                              int64_t line_stride, int64_t lines, int depth) {
     const bool along_k = k_stride == 1;
     for (int at = static_cast<int>(threadIdx.x); at < kPanel * kTile; at += kThreads) {
       const int p = along_k ? at % kPanel : at / kTile;
       const int line = along_k ? at / kPanel : at % kTile;
       const bool held = p < depth && line < lines;
-      to[p][line] = held ? from[p * k_stride + line * line_stride] : 0.0f;
+      to[p][line] = held ? float{from[p * k_stride + line * line_stride]} : 0.0f;
     }
   }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/rng.h"
+#include "exec/ops/formats.h"
 #include "exec/ops/init_boxes.h"
 #include "exec/ops/launchers.h"
 #include "exec/ops/op_call.h"
@@ -44,11 +45,11 @@ TIDELINE_HOST_DEVICE Line LineOf(const Box& box, int64_t line) {
   return {index, row};
 }
 
-template <bool kRandom>
+template <typename T, bool kRandom>
 struct Initialize {
   static constexpr const char* kName = kRandom ? "init_normal" : "fill_parameter";
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, Out<float, Mode> y, const Box& box,
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, Out<T, Mode> y, const Box& box,
                                        float value) {
     const int64_t columns = box.extent[box.dimensions - 1];
     // In one dimension every element is a row of its own.
@@ -74,10 +75,11 @@ struct Initialize {
   }
 };
 
+template <typename T>
 struct FillConstant {
   static constexpr const char* kName = "fill";
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, Out<float, Mode> y, float value) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, Out<T, Mode> y, float value) {
     block.MapTile(
         y.count(), [value](int64_t, float& element) { element = value; }, y);
   }
@@ -101,35 +103,39 @@ StatusOr<Box> BoxOf(const BoxPart& part, uint64_t seed) {
 }
 
 // One launch per box, and one for what no box covers.
-template <bool kRandom>
+template <typename T, bool kRandom>
 Status LaunchInitialize(const OpCall& call, float value) {
-  float* const y = call.Write(0).data();
+  T* const y = call.Write<T>(0).data();
   int64_t covered = 0;
   for (const BoxPart& part :
        BoxParts(call.attributes(), call.context().coordinates, call.Count(0))) {
     TL_ASSIGN_OR_RETURN(const Box box, BoxOf(part, call.context().seed));
     const int64_t count = part.end - part.begin;
-    TL_RETURN_IF_ERROR(Launch<Initialize<kRandom>>(call.target(), BlocksFor(count),
-                                                   Out<float>(y + part.to, count), box, value));
+    const Status launched = Launch<Initialize<T, kRandom>>(call.target(), BlocksFor(count),
+                                                           Out<T>(y + part.to, count), box, value);
+    TL_RETURN_IF_ERROR(launched);
     covered = part.to + count;
   }
   const int64_t rest = call.Count(0) - covered;
   if (rest == 0) return absl::OkStatus();
-  return Launch<FillConstant>(call.target(), BlocksFor(rest), Out<float>(y + covered, rest), 0.0f);
+  return Launch<FillConstant<T>>(call.target(), BlocksFor(rest), Out<T>(y + covered, rest), 0.0f);
 }
 
 }  // namespace
 
 Status LaunchFill(const OpCall& call) {
-  if (!call.attributes().init.empty()) {
-    return LaunchInitialize<false>(call, call.attributes().constant);
-  }
-  return Launch<FillConstant>(call.target(), BlocksFor(call.Count(0)), call.Write(0),
-                              call.attributes().constant);
+  const float value = call.attributes().constant;
+  return WithFormat(call.TypeOf(0), [&]<typename T>(Type<T>) {
+    if (!call.attributes().init.empty()) return LaunchInitialize<T, false>(call, value);
+    return Launch<FillConstant<T>>(call.target(), BlocksFor(call.Count(0)), call.Write<T>(0),
+                                   value);
+  });
 }
 
 Status LaunchInitNormal(const OpCall& call) {
-  return LaunchInitialize<true>(call, call.attributes().init_stddev);
+  return WithFormat(call.TypeOf(0), [&]<typename T>(Type<T>) {
+    return LaunchInitialize<T, true>(call, call.attributes().init_stddev);
+  });
 }
 
 }  // namespace tideline::ops

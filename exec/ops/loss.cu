@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/numerics.h"
+#include "exec/ops/formats.h"
 #include "exec/ops/launchers.h"
 #include "exec/ops/op_call.h"
 
@@ -22,11 +23,12 @@ struct Columns {
 };
 
 // One block per row in all of these.
+template <typename T>
 struct CrossEntropy {
   static constexpr const char* kName = "cross_entropy";
   static constexpr int kThreads = Block::kRowThreads;
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> logits,
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> logits,
                                        In<int32_t, Mode> targets, Out<float, Mode> loss,
                                        Out<float, Mode> lse, Columns columns) {
     const int64_t row = block.index() * columns.count;
@@ -49,14 +51,14 @@ struct CrossEntropy {
 };
 
 // dlogits = loss_scale (exp(logit - lse) - [column is the target]).
+template <typename T>
 struct CrossEntropyGrad {
   static constexpr const char* kName = "cross_entropy_grad";
   static constexpr int kThreads = Block::kRowThreads;
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> logits,
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> logits,
                                        In<int32_t, Mode> targets, In<float, Mode> lse,
-                                       Out<float, Mode> dlogits, Columns columns,
-                                       float loss_scale) {
+                                       Out<T, Mode> dlogits, Columns columns, float loss_scale) {
     const int64_t row = block.index() * columns.count;
     const float log_sum = lse[block.index()];
     const int64_t target = targets[block.index()] - columns.first;
@@ -73,11 +75,12 @@ struct CrossEntropyGrad {
   }
 };
 
+template <typename T>
 struct RowMax {
   static constexpr const char* kName = "row_max";
   static constexpr int kThreads = Block::kRowThreads;
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> logits,
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> logits,
                                        Out<float, Mode> largest, Columns columns) {
     const float found = block.Reduce(
         columns.valid, kLowest, [](int64_t, float logit) { return logit; }, Larger,
@@ -88,11 +91,12 @@ struct RowMax {
 
 // partial[0] = sum of exp(logit - max) over this rank's columns, partial[1] = the target's logit if
 // it is among them, else 0.
+template <typename T>
 struct CrossEntropyPartial {
   static constexpr const char* kName = "cross_entropy_partial";
   static constexpr int kThreads = Block::kRowThreads;
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> logits,
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> logits,
                                        In<int32_t, Mode> targets, In<float, Mode> largest,
                                        Out<float, Mode> partial, Columns columns) {
     const int64_t row = block.index() * columns.count;
@@ -152,24 +156,34 @@ Columns ColumnsOf(const OpCall& call) {
 }  // namespace
 
 Status LaunchCrossEntropy(const OpCall& call) {
-  return Launch<CrossEntropy>(call.target(), call.Rows(0), call.Read(0), call.Read<int32_t>(1),
-                              call.Write(2), call.Write(3), ColumnsOf(call));
+  return WithFormat(call.TypeOf(0), [&]<typename T>(Type<T>) {
+    return Launch<CrossEntropy<T>>(call.target(), call.Rows(0), call.Read<T>(0),
+                                   call.Read<int32_t>(1), call.Write(2), call.Write(3),
+                                   ColumnsOf(call));
+  });
 }
 
 Status LaunchCrossEntropyGrad(const OpCall& call) {
-  return Launch<CrossEntropyGrad>(call.target(), call.Rows(0), call.Read(0), call.Read<int32_t>(1),
-                                  call.Read(2), call.Write(3), ColumnsOf(call),
-                                  call.attributes().loss_scale);
+  return WithFormat(call.TypeOf(0), [&]<typename T>(Type<T>) {
+    return Launch<CrossEntropyGrad<T>>(call.target(), call.Rows(0), call.Read<T>(0),
+                                       call.Read<int32_t>(1), call.Read(2), call.Write<T>(3),
+                                       ColumnsOf(call), call.attributes().loss_scale);
+  });
 }
 
 Status LaunchRowMax(const OpCall& call) {
-  return Launch<RowMax>(call.target(), call.Rows(0), call.Read(0), call.Write(1), ColumnsOf(call));
+  return WithFormat(call.TypeOf(0), [&]<typename T>(Type<T>) {
+    return Launch<RowMax<T>>(call.target(), call.Rows(0), call.Read<T>(0), call.Write(1),
+                             ColumnsOf(call));
+  });
 }
 
 Status LaunchCrossEntropyPartial(const OpCall& call) {
-  return Launch<CrossEntropyPartial>(call.target(), call.Rows(0), call.Read(0),
-                                     call.Read<int32_t>(1), call.Read(2), call.Write(3),
-                                     ColumnsOf(call));
+  return WithFormat(call.TypeOf(0), [&]<typename T>(Type<T>) {
+    return Launch<CrossEntropyPartial<T>>(call.target(), call.Rows(0), call.Read<T>(0),
+                                          call.Read<int32_t>(1), call.Read(2), call.Write(3),
+                                          ColumnsOf(call));
+  });
 }
 
 Status LaunchCrossEntropyFinish(const OpCall& call) {

@@ -1,6 +1,7 @@
 // LayerNorm and RMSNorm. Statistics are sums over a row by the block's fixed tree, in fp32, the
 // variance about the mean. Parameter gradients add row by row in index order.
 #include "base/numerics.h"
+#include "exec/ops/formats.h"
 #include "exec/ops/launchers.h"
 #include "exec/ops/op_call.h"
 
@@ -8,14 +9,14 @@ namespace tideline::ops {
 namespace {
 
 // One block per row.
+template <typename T>
 struct LayerNorm {
   static constexpr const char* kName = "layer_norm";
   static constexpr int kThreads = Block::kRowThreads;
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> x, In<float, Mode> gamma,
-                                       In<float, Mode> beta, Out<float, Mode> y,
-                                       Out<float, Mode> mean, Out<float, Mode> rstd,
-                                       float epsilon) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> x, In<T, Mode> gamma,
+                                       In<T, Mode> beta, Out<T, Mode> y, Out<float, Mode> mean,
+                                       Out<float, Mode> rstd, float epsilon) {
     const int64_t hidden = gamma.count();
     const int64_t row = block.index() * hidden;
     const float inverse = 1.0f / static_cast<float>(hidden);
@@ -45,13 +46,14 @@ struct LayerNorm {
 };
 
 // dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma, xhat = (x - mean) rstd.
+template <typename T>
 struct LayerNormGrad {
   static constexpr const char* kName = "layer_norm_grad";
   static constexpr int kThreads = Block::kRowThreads;
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> dy, In<float, Mode> x,
-                                       In<float, Mode> gamma, In<float, Mode> mean,
-                                       In<float, Mode> rstd, Out<float, Mode> dx) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> dy, In<T, Mode> x,
+                                       In<T, Mode> gamma, In<float, Mode> mean,
+                                       In<float, Mode> rstd, Out<T, Mode> dx) {
     const int64_t hidden = gamma.count();
     const int64_t row = block.index() * hidden;
     const float inverse = 1.0f / static_cast<float>(hidden);
@@ -87,15 +89,15 @@ struct RowStatistics {
 };
 
 // A chain per column, over the rows in order.
-template <bool kAccumulate>
+template <typename T, typename S, bool kAccumulate>
 struct LayerNormParameterGrad {
   static constexpr const char* kName = "layer_norm_parameter_grad";
   static constexpr int kThreads = Block::kChainThreads;
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> dy, In<float, Mode> x,
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> dy, In<T, Mode> x,
                                        In<float, Mode> mean, In<float, Mode> rstd,
-                                       Sum<float, Mode, kAccumulate> dgamma,
-                                       Sum<float, Mode, kAccumulate> dbeta) {
+                                       Sum<S, Mode, kAccumulate> dgamma,
+                                       Sum<S, Mode, kAccumulate> dbeta) {
     const int64_t hidden = dgamma.count();
     const Chained columns = ChainsOf(block, hidden);
     block.Chains<2>(
@@ -120,12 +122,13 @@ struct LayerNormParameterGrad {
   }
 };
 
+template <typename T>
 struct RmsNorm {
   static constexpr const char* kName = "rms_norm";
   static constexpr int kThreads = Block::kRowThreads;
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> x, In<float, Mode> gamma,
-                                       Out<float, Mode> y, Out<float, Mode> rstd, float epsilon) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> x, In<T, Mode> gamma,
+                                       Out<T, Mode> y, Out<float, Mode> rstd, float epsilon) {
     const int64_t hidden = gamma.count();
     const int64_t row = block.index() * hidden;
     const float inverse = 1.0f / static_cast<float>(hidden);
@@ -143,13 +146,13 @@ struct RmsNorm {
 };
 
 // dx = rstd (g - xhat mean(g xhat)), g = dy gamma, xhat = x rstd.
+template <typename T>
 struct RmsNormGrad {
   static constexpr const char* kName = "rms_norm_grad";
   static constexpr int kThreads = Block::kRowThreads;
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> dy, In<float, Mode> x,
-                                       In<float, Mode> gamma, In<float, Mode> rstd,
-                                       Out<float, Mode> dx) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> dy, In<T, Mode> x,
+                                       In<T, Mode> gamma, In<float, Mode> rstd, Out<T, Mode> dx) {
     const int64_t hidden = gamma.count();
     const int64_t row = block.index() * hidden;
     const float inverse = 1.0f / static_cast<float>(hidden);
@@ -172,13 +175,13 @@ struct RmsNormGrad {
 };
 
 // A chain per column, over the rows in order.
-template <bool kAccumulate>
+template <typename T, typename S, bool kAccumulate>
 struct RmsNormParameterGrad {
   static constexpr const char* kName = "rms_norm_parameter_grad";
   static constexpr int kThreads = Block::kChainThreads;
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> dy, In<float, Mode> x,
-                                       In<float, Mode> rstd, Sum<float, Mode, kAccumulate> dgamma) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> dy, In<T, Mode> x,
+                                       In<float, Mode> rstd, Sum<S, Mode, kAccumulate> dgamma) {
     const int64_t hidden = dgamma.count();
     const Chained columns = ChainsOf(block, hidden);
     block.Chains<1>(
@@ -198,45 +201,58 @@ struct RmsNormParameterGrad {
 }  // namespace
 
 Status LaunchLayerNorm(const OpCall& call) {
-  return Launch<LayerNorm>(call.target(), call.Rows(0), call.Read(0), call.Read(1), call.Read(2),
-                           call.Write(3), call.Write(4), call.Write(5), call.attributes().epsilon);
+  return WithFormat(call.TypeOf(0), [&]<typename T>(Type<T>) {
+    return Launch<LayerNorm<T>>(call.target(), call.Rows(0), call.Read<T>(0), call.Read<T>(1),
+                                call.Read<T>(2), call.Write<T>(3), call.Write(4), call.Write(5),
+                                call.attributes().epsilon);
+  });
 }
 
 Status LaunchLayerNormGrad(const OpCall& call) {
-  return Launch<LayerNormGrad>(call.target(), call.Rows(0), call.Read(0), call.Read(1),
-                               call.Read(2), call.Read(3), call.Read(4), call.Write(5));
+  return WithFormat(call.TypeOf(0), [&]<typename T>(Type<T>) {
+    return Launch<LayerNormGrad<T>>(call.target(), call.Rows(0), call.Read<T>(0), call.Read<T>(1),
+                                    call.Read<T>(2), call.Read(3), call.Read(4), call.Write<T>(5));
+  });
 }
 
 Status LaunchLayerNormParameterGrad(const OpCall& call) {
-  if (call.attributes().accumulate) {
-    return Launch<LayerNormParameterGrad<true>>(call.target(), ChainBlocks(call.Columns(0)),
-                                                call.Read(0), call.Read(1), call.Read(2),
-                                                call.Read(3), call.Update(4), call.Update(5));
-  }
-  return Launch<LayerNormParameterGrad<false>>(call.target(), ChainBlocks(call.Columns(0)),
-                                               call.Read(0), call.Read(1), call.Read(2),
-                                               call.Read(3), call.Write(4), call.Write(5));
+  const int64_t blocks = ChainBlocks(call.Columns(0));
+  return WithSum(call.TypeOf(0), call.TypeOf(4), [&]<typename T, typename S>(Type<T>, Type<S>) {
+    if (call.attributes().accumulate) {
+      return Launch<LayerNormParameterGrad<T, S, true>>(call.target(), blocks, call.Read<T>(0),
+                                                        call.Read<T>(1), call.Read(2), call.Read(3),
+                                                        call.Update<S>(4), call.Update<S>(5));
+    }
+    return Launch<LayerNormParameterGrad<T, S, false>>(call.target(), blocks, call.Read<T>(0),
+                                                       call.Read<T>(1), call.Read(2), call.Read(3),
+                                                       call.Write<S>(4), call.Write<S>(5));
+  });
 }
 
 Status LaunchRmsNorm(const OpCall& call) {
-  return Launch<RmsNorm>(call.target(), call.Rows(0), call.Read(0), call.Read(1), call.Write(2),
-                         call.Write(3), call.attributes().epsilon);
+  return WithFormat(call.TypeOf(0), [&]<typename T>(Type<T>) {
+    return Launch<RmsNorm<T>>(call.target(), call.Rows(0), call.Read<T>(0), call.Read<T>(1),
+                              call.Write<T>(2), call.Write(3), call.attributes().epsilon);
+  });
 }
 
 Status LaunchRmsNormGrad(const OpCall& call) {
-  return Launch<RmsNormGrad>(call.target(), call.Rows(0), call.Read(0), call.Read(1), call.Read(2),
-                             call.Read(3), call.Write(4));
+  return WithFormat(call.TypeOf(0), [&]<typename T>(Type<T>) {
+    return Launch<RmsNormGrad<T>>(call.target(), call.Rows(0), call.Read<T>(0), call.Read<T>(1),
+                                  call.Read<T>(2), call.Read(3), call.Write<T>(4));
+  });
 }
 
 Status LaunchRmsNormParameterGrad(const OpCall& call) {
-  if (call.attributes().accumulate) {
-    return Launch<RmsNormParameterGrad<true>>(call.target(), ChainBlocks(call.Columns(0)),
-                                              call.Read(0), call.Read(1), call.Read(2),
-                                              call.Update(3));
-  }
-  return Launch<RmsNormParameterGrad<false>>(call.target(), ChainBlocks(call.Columns(0)),
-                                             call.Read(0), call.Read(1), call.Read(2),
-                                             call.Write(3));
+  const int64_t blocks = ChainBlocks(call.Columns(0));
+  return WithSum(call.TypeOf(0), call.TypeOf(3), [&]<typename T, typename S>(Type<T>, Type<S>) {
+    if (call.attributes().accumulate) {
+      return Launch<RmsNormParameterGrad<T, S, true>>(
+          call.target(), blocks, call.Read<T>(0), call.Read<T>(1), call.Read(2), call.Update<S>(3));
+    }
+    return Launch<RmsNormParameterGrad<T, S, false>>(
+        call.target(), blocks, call.Read<T>(0), call.Read<T>(1), call.Read(2), call.Write<S>(3));
+  });
 }
 
 }  // namespace tideline::ops

@@ -59,9 +59,8 @@ TIDELINE_HOST_DEVICE void EachSegment(const Block& block, int64_t count, const S
   }
 }
 
-template <typename GradientFormat>
+template <typename Gradient>
 struct AdamW {
-  using Gradient = typename GradientFormat::Storage;
   static constexpr const char* kName = "adamw";
   template <typename Mode>
   TIDELINE_HOST_DEVICE static void Run(const Block& block, In<Gradient, Mode> gradient,
@@ -71,8 +70,8 @@ struct AdamW {
     EachSegment(block, momentum.count(), segments, [&](int64_t begin, int64_t end, float keep) {
       block.Map(
           end - begin,
-          [&, keep](int64_t, float& p, float& m, float& v, Gradient g) {
-            const AdamElement next = AdamStep(constants, GradientFormat::Load(g), {m, v, p}, keep);
+          [&, keep](int64_t, float& p, float& m, float& v, float g) {
+            const AdamElement next = AdamStep(constants, g, {m, v, p}, keep);
             m = next.momentum;
             v = next.variance;
             p = next.parameter;
@@ -82,10 +81,8 @@ struct AdamW {
   }
 };
 
-template <typename GradientFormat, typename ParameterFormat>
+template <typename Gradient, typename Narrow>
 struct AdamWWithMaster {
-  using Gradient = typename GradientFormat::Storage;
-  using Narrow = typename ParameterFormat::Storage;
   static constexpr const char* kName = "adamw_with_master";
   template <typename Mode>
   TIDELINE_HOST_DEVICE static void Run(const Block& block, In<Gradient, Mode> gradient,
@@ -95,12 +92,12 @@ struct AdamWWithMaster {
     EachSegment(block, momentum.count(), segments, [&](int64_t begin, int64_t end, float keep) {
       block.Map(
           end - begin,
-          [&, keep](int64_t, Narrow& narrow, float& p, float& m, float& v, Gradient g) {
-            const AdamElement next = AdamStep(constants, GradientFormat::Load(g), {m, v, p}, keep);
+          [&, keep](int64_t, float& narrow, float& p, float& m, float& v, float g) {
+            const AdamElement next = AdamStep(constants, g, {m, v, p}, keep);
             m = next.momentum;
             v = next.variance;
             p = next.parameter;
-            narrow = ParameterFormat::Store(next.parameter);
+            narrow = next.parameter;
           },
           parameter.From(begin), master.From(begin), momentum.From(begin), variance.From(begin),
           gradient.From(begin));
@@ -112,14 +109,9 @@ template <typename From, typename To>
 struct Cast {
   static constexpr const char* kName = "cast";
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<typename From::Storage, Mode> x,
-                                       Out<typename To::Storage, Mode> y) {
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<From, Mode> x, Out<To, Mode> y) {
     block.MapTile(
-        y.count(),
-        [](int64_t, typename To::Storage& to, typename From::Storage from) {
-          to = To::Store(From::Load(from));
-        },
-        y, x);
+        y.count(), [](int64_t, float& to, float from) { to = from; }, y, x);
   }
 };
 
@@ -181,8 +173,7 @@ template <typename Gradient>
 Status LaunchStretch(const OpCall& call, const Stretch& stretch, const StepConstants& constants) {
   const int64_t count = stretch.end - stretch.begin;
   const int64_t blocks = BlocksFor(count);
-  using GradientStorage = typename Gradient::Storage;
-  const In<GradientStorage> gradient(call.Read<GradientStorage>(0).data() + stretch.begin, count);
+  const In<Gradient> gradient(call.Read<Gradient>(0).data() + stretch.begin, count);
   const auto update = [&](int operand) {
     return InOut<float>(call.Update(operand).data() + stretch.begin, count);
   };
@@ -190,9 +181,8 @@ Status LaunchStretch(const OpCall& call, const Stretch& stretch, const StepConst
     return Launch<AdamW<Gradient>>(call.target(), blocks, gradient, update(1), update(2), update(3),
                                    stretch.segments, constants);
   }
-  return WithFormat(call.TypeOf(1), [&]<typename Parameter>(Parameter) -> Status {
-    using Storage = typename Parameter::Storage;
-    const Out<Storage> parameter(call.Write<Storage>(1).data() + stretch.begin, count);
+  return WithFormat(call.TypeOf(1), [&]<typename Parameter>(Type<Parameter>) -> Status {
+    const Out<Parameter> parameter(call.Write<Parameter>(1).data() + stretch.begin, count);
     return Launch<AdamWWithMaster<Gradient, Parameter>>(call.target(), blocks, gradient, parameter,
                                                         update(2), update(3), update(4),
                                                         stretch.segments, constants);
@@ -206,7 +196,7 @@ Status LaunchAdamW(const OpCall& call) {
   const int64_t step = call.context().step;
   const double learning_rate = LearningRateAt(settings, step);
   const StepConstants constants = ConstantsOf(settings, learning_rate, step + 1);
-  return WithFormat(call.TypeOf(0), [&]<typename Gradient>(Gradient) -> Status {
+  return WithFormat(call.TypeOf(0), [&]<typename Gradient>(Type<Gradient>) -> Status {
     Stretch stretch = {};
     for (const Segment& segment : SegmentsOf(call, learning_rate, call.Count(0))) {
       if (stretch.segments.full()) {
@@ -221,11 +211,10 @@ Status LaunchAdamW(const OpCall& call) {
 }
 
 Status LaunchCast(const OpCall& call) {
-  return WithFormat(call.TypeOf(0), [&]<typename From>(From) -> Status {
-    return WithFormat(call.TypeOf(1), [&]<typename To>(To) -> Status {
-      return Launch<Cast<From, To>>(call.target(), BlocksFor(call.Count(0)),
-                                    call.Read<typename From::Storage>(0),
-                                    call.Write<typename To::Storage>(1));
+  return WithFormat(call.TypeOf(0), [&]<typename From>(Type<From>) {
+    return WithFormat(call.TypeOf(1), [&]<typename To>(Type<To>) {
+      return Launch<Cast<From, To>>(call.target(), BlocksFor(call.Count(0)), call.Read<From>(0),
+                                    call.Write<To>(1));
     });
   });
 }

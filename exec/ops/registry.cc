@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "exec/ops/formats.h"
 #include "exec/ops/launchers.h"
 #include "exec/ops/rotary.h"
 #include "models/ops/op_table.h"
@@ -65,11 +66,62 @@ const Entry* Find(Op op) {
   return nullptr;
 }
 
-// What AdamW, casts and slices may have besides fp32; everything else computes in fp32 over int32
-// ids, which CheckOperands has told apart already.
-bool TakesSixteenBits(Op op, size_t operand, size_t operands) {
-  if (op == Op::kCast || op == Op::kSlice) return true;
-  return op == Op::kAdamW && (operand == 0 || (operand == 1 && operands == 5));
+std::string TypeName(const Kernel& kernel, size_t operand) {
+  return std::string(Name(kernel.operands[operand].dtype));
+}
+
+// Operand `sum` goes on with what operand `term` adds to it, or is made of it.
+Status CheckSum(const Kernel& kernel, size_t term, size_t sum) {
+  if (ops::CanSum(kernel.operands[term].dtype, kernel.operands[sum].dtype)) return absl::OkStatus();
+  return UnavailableError(
+      absl::StrCat("kernel ", std::string(Name(kernel.op)), ": operand ", sum, " in ",
+                   TypeName(kernel, sum), " sums up operand ", term, " in ", TypeName(kernel, term),
+                   "; there is code for sums in fp32 and in the type of what is summed"));
+}
+
+Status CheckFp32(const Kernel& kernel, size_t operand, const std::string& what) {
+  if (kernel.operands[operand].dtype == DType::kF32) return absl::OkStatus();
+  return UnavailableError(absl::StrCat("kernel ", std::string(Name(kernel.op)), ": operand ",
+                                       operand, " is ", TypeName(kernel, operand), ", but ", what,
+                                       " must be fp32"));
+}
+
+// Moments are fp32, and so is what AdamW updates: the master weights beside a 16-bit parameter, the
+// parameter itself where there are none.
+Status CheckAdamTypes(const Kernel& kernel) {
+  const size_t operands = kernel.operands.size();
+  for (size_t operand = operands == 4 ? 1 : 2; operand < operands; ++operand) {
+    TL_RETURN_IF_ERROR(CheckFp32(kernel, operand, "what the optimizer keeps"));
+  }
+  return absl::OkStatus();
+}
+
+// What CheckOperands leaves open: which types of sums there is code for.
+Status CheckSumTypes(const Kernel& kernel) {
+  const size_t last = kernel.operands.size() - 1;
+  switch (kernel.op) {
+    case Op::kEinsum:
+    case Op::kReduceRows:
+    case Op::kAddPositionGrad:
+    case Op::kRmsNormParameterGrad:
+    case Op::kAccumulate:
+      return CheckSum(kernel, 0, last);
+    case Op::kEmbeddingGrad:
+      return CheckSum(kernel, 1, last);
+    case Op::kLayerNormParameterGrad:
+      if (kernel.operands[last].dtype != kernel.operands[last - 1].dtype) {
+        return UnavailableError(absl::StrCat("kernel layer_norm_parameter_grad: dgamma is ",
+                                             TypeName(kernel, last - 1), " and dbeta ",
+                                             TypeName(kernel, last), "; both have one type"));
+      }
+      return CheckSum(kernel, 0, last);
+    case Op::kSumLoss:
+      return CheckFp32(kernel, last, "a sum of losses");
+    case Op::kAdamW:
+      return CheckAdamTypes(kernel);
+    default:
+      return absl::OkStatus();
+  }
 }
 
 Status CheckTypes(const Kernel& kernel) {
@@ -83,16 +135,11 @@ Status CheckTypes(const Kernel& kernel) {
                            (kernel.op == Op::kCrossEntropyPartial && operand == 1) ||
                            (kernel.op == Op::kCrossEntropyGrad && operand == 1);
     if (ids && !takes_ids) {
-      return InputError(
-          absl::StrCat("kernel ", name, ": operand ", operand, " is int32; it must be fp32"));
-    }
-    if (SizeOf(dtype) == 2 && !TakesSixteenBits(kernel.op, operand, kernel.operands.size())) {
-      return UnavailableError(absl::StrCat("kernel ", name, ": execution in ",
-                                           std::string(Name(dtype)),
-                                           " is not available: plan with --pin dtype=fp32"));
+      return InputError(absl::StrCat("kernel ", name, ": operand ", operand,
+                                     " is int32; it must be fp32, bf16 or fp16"));
     }
   }
-  return absl::OkStatus();
+  return CheckSumTypes(kernel);
 }
 
 Status CheckBoxes(const Kernel& kernel) {

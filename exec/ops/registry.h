@@ -9,9 +9,10 @@
 namespace tideline {
 
 // Whether `kernel` can be launched: the op has a kernel, the operands are as many and of the shapes
-// its op wants (models/ops/op_table.h), and there is code for their dtypes. Call it for every
-// kernel of a Program before the first launch; LaunchKernel trusts it. Errors: exit 5 for a
-// malformed kernel, exit 6 for a dtype that has no kernel.
+// its op wants (models/ops/op_table.h), and there is code for their dtypes: floating operands may
+// be fp32, bf16 or fp16, sums fp32 or of the type of what they sum. Call it for every kernel of a
+// Program before the first launch; LaunchKernel trusts it. Errors: exit 5 for a malformed kernel,
+// exit 6 for a dtype that has no kernel.
 Status CheckSupported(const Kernel& kernel);
 
 // Enqueues one op instance on context.target.stream. Precondition: CheckSupported(kernel) is ok,

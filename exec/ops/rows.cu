@@ -1,6 +1,7 @@
 // Sums over rows for the gradients of biases, and this rank's slice of a tensor.
 #include <vector>
 
+#include "exec/ops/formats.h"
 #include "exec/ops/launchers.h"
 #include "exec/ops/op_call.h"
 #include "models/ops/equation.h"
@@ -31,13 +32,13 @@ TIDELINE_HOST_DEVICE int64_t OffsetOf(const ReduceLoops& loops, int64_t index, i
 // y (+)= x: a chain per element of y, over the elements that are summed into it in row-major order
 // of x. `columns` is the innermost loop that y keeps; `blocks_per_row` blocks share one iteration
 // of the others, `kept`.
-template <bool kAccumulate>
+template <typename T, typename S, bool kAccumulate>
 struct ReduceRows {
   static constexpr const char* kName = "reduce_rows";
   static constexpr int kThreads = Block::kChainThreads;
   template <typename Mode>
-  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<float, Mode> x,
-                                       Sum<float, Mode, kAccumulate> y, const ReduceLoops& kept,
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> x,
+                                       Sum<S, Mode, kAccumulate> y, const ReduceLoops& kept,
                                        ReduceLoop columns, const ReduceLoops& summed, int64_t links,
                                        int64_t blocks_per_row) {
     int64_t to = 0;
@@ -118,12 +119,15 @@ Status LaunchReduceRows(const OpCall& call) {
     rows /= columns.extent;
   }
   const int64_t per_row = ChainBlocks(columns.extent);
-  if (call.attributes().accumulate) {
-    return Launch<ReduceRows<true>>(call.target(), rows * per_row, call.Read(0), call.Update(1),
-                                    kept, columns, summed, links, per_row);
-  }
-  return Launch<ReduceRows<false>>(call.target(), rows * per_row, call.Read(0), call.Write(1), kept,
-                                   columns, summed, links, per_row);
+  return WithSum(call.TypeOf(0), call.TypeOf(1), [&]<typename T, typename S>(Type<T>, Type<S>) {
+    if (call.attributes().accumulate) {
+      return Launch<ReduceRows<T, S, true>>(call.target(), rows * per_row, call.Read<T>(0),
+                                            call.Update<S>(1), kept, columns, summed, links,
+                                            per_row);
+    }
+    return Launch<ReduceRows<T, S, false>>(call.target(), rows * per_row, call.Read<T>(0),
+                                           call.Write<S>(1), kept, columns, summed, links, per_row);
+  });
 }
 
 Status LaunchSlice(const OpCall& call) {

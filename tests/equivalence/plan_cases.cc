@@ -168,6 +168,16 @@ std::vector<PlanCase> PlanCases() {
   return cases.Take();
 }
 
+Plan InFormat(Plan plan, DType dtype, DType grad_dtype) {
+  plan.dtype = dtype;
+  plan.grad_dtype = grad_dtype;
+  const auto hash = ModelHash(plan.model, plan.seq, dtype);
+  TL_CHECK(hash.ok(), "the models build in every format");
+  plan.graph_hash = *hash;
+  TL_CHECK(Validate(plan).ok(), "the cases are valid plans in every format");
+  return plan;
+}
+
 std::vector<PlanCase> PlanCases(const std::string& prefix) {
   std::vector<PlanCase> chosen;
   for (PlanCase& plan_case : PlanCases()) {

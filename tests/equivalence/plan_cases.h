@@ -24,6 +24,9 @@ std::ostream& operator<<(std::ostream& out, const PlanCase& plan_case);
 // All plans are fp32 with 16 samples of 16 tokens per step and four layers.
 std::vector<PlanCase> PlanCases();
 
+// The same plan with parameters and activations in `dtype` and gradients in `grad_dtype`.
+Plan InFormat(Plan plan, DType dtype, DType grad_dtype);
+
 // Cases of one model whose name begins with `prefix`.
 std::vector<PlanCase> PlanCases(const std::string& prefix);
 

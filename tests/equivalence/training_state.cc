@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "exec/comm/element.h"
 #include "exec/memory/checkpoint.h"
 #include "planner/lowering/lower.h"
 #include "planner/lowering/parameter_layout.h"
@@ -42,16 +42,19 @@ class Assembler {
       ++bucket_updates;
       const int64_t begin = kernel.attributes.element_offset.At(coordinates);
       const std::span<const Operand> operands = body.Operands(instruction);
-      for (const auto& [operand, tensors] :
-           {std::pair{operands[0], &gradients_}, std::pair{operands[1], &parameters_}}) {
-        const auto found = buffers.find(operand.buffer);
+      // Beside a 16-bit parameter stand its master weights.
+      std::vector<Tensors*> kept = {&gradients_, &parameters_};
+      if (operands.size() == 5) kept = {&gradients_, &narrow_, &parameters_};
+      for (size_t i = 0; i < kept.size(); ++i) {
+        const auto found = buffers.find(operands[i].buffer);
         if (found == buffers.end()) return InternalError("an update reads what is not kept");
-        const int64_t offset = OperandOffset(program_, operand, coordinates);
-        TL_RETURN_IF_ERROR(
-            AddShard(parameters.buckets[bucket], begin,
-                     std::string_view(found->second)
-                         .substr(static_cast<size_t>(offset), static_cast<size_t>(operand.bytes)),
-                     coordinates, *tensors));
+        const int64_t offset = OperandOffset(program_, operands[i], coordinates);
+        const Shard shard{.begin = begin,
+                          .dtype = kernel.operands[i].dtype,
+                          .bytes = std::string_view(found->second)
+                                       .substr(static_cast<size_t>(offset),
+                                               static_cast<size_t>(operands[i].bytes))};
+        TL_RETURN_IF_ERROR(AddShard(parameters.buckets[bucket], shard, coordinates, *kept[i]));
       }
     }
     if (bucket_updates != parameters.buckets.size()) {
@@ -63,6 +66,7 @@ class Assembler {
 
   StatusOr<std::map<std::string, WholeTensor>> TakeParameters() { return Take(parameters_); }
   StatusOr<std::map<std::string, WholeTensor>> TakeGradients() { return Take(gradients_); }
+  StatusOr<std::map<std::string, WholeTensor>> TakeNarrow() { return Take(narrow_); }
 
  private:
   using Tensors = std::map<std::string, Filling>;
@@ -96,17 +100,23 @@ class Assembler {
     return index;
   }
 
-  // `bytes` are elements of the bucket from `begin` on.
-  Status AddShard(const Bucket& bucket, int64_t begin, std::string_view bytes,
-                  const Coordinates& coordinates, Tensors& tensors) const {
-    const auto end = begin + static_cast<int64_t>(bytes.size() / sizeof(float));
+  // Elements of a bucket from `begin` on.
+  struct Shard {
+    int64_t begin = 0;
+    DType dtype = DType::kF32;
+    std::string_view bytes;
+  };
+
+  Status AddShard(const Bucket& bucket, const Shard& shard, const Coordinates& coordinates,
+                  Tensors& tensors) const {
+    const int64_t begin = shard.begin;
+    const int64_t end = begin + static_cast<int64_t>(shard.bytes.size()) / SizeOf(shard.dtype);
     for (const ParameterSlot& slot : bucket.slots) {
       const Tensor& tensor = draft_.graph.tensors[slot.parameter];
       Filling& whole = Start(tensor, tensors);
       for (int64_t i = std::max(begin, slot.offset); i < std::min(end, slot.offset + slot.elements);
            ++i) {
-        float value = 0;
-        std::memcpy(&value, bytes.data() + (i - begin) * sizeof(float), sizeof(float));
+        const float value = LoadElement(shard.bytes.data(), i - begin, shard.dtype);
         const int64_t index = WholeIndex(tensor, whole, i - slot.offset, coordinates);
         std::optional<float>& place = whole.values[static_cast<size_t>(index)];
         if (place.has_value() &&
@@ -149,6 +159,7 @@ class Assembler {
   const Draft& draft_;
   Tensors parameters_;
   Tensors gradients_;
+  Tensors narrow_;
 };
 
 }  // namespace
@@ -186,6 +197,7 @@ StatusOr<TrainingState> ReadTrainingState(const Plan& plan, const Program& progr
   state.losses = found->header.losses;
   TL_ASSIGN_OR_RETURN(state.parameters, assembler.TakeParameters());
   TL_ASSIGN_OR_RETURN(state.gradients, assembler.TakeGradients());
+  TL_ASSIGN_OR_RETURN(state.narrow_parameters, assembler.TakeNarrow());
   return state;
 }
 

@@ -23,14 +23,16 @@ struct WholeTensor {
 struct TrainingState {
   int64_t step = 0;  // optimizer steps done
   std::vector<double> losses;
-  std::map<std::string, WholeTensor> parameters;  // after the step's update
+  std::map<std::string, WholeTensor> parameters;  // after the step's update, in fp32
   std::map<std::string, WholeTensor> gradients;   // of the step, as the update read them
+  // The 16-bit copy that the next step computes with; empty for an fp32 plan.
+  std::map<std::string, WholeTensor> narrow_parameters;
 };
 
 // Reads the newest checkpoint of `folder`. The places of parameters are those of the update
 // instructions. Errors: elements that no rank holds or that ranks hold with different bits (an
 // internal error that names parameter, element and rank), padding rows that are not zero.
-// Precondition: an fp32 plan, and `program` is its lowering.
+// Precondition: `program` is the plan's lowering.
 StatusOr<TrainingState> ReadTrainingState(const Plan& plan, const Program& program,
                                           const std::string& folder);
 

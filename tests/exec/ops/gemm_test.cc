@@ -131,6 +131,78 @@ TEST(Gemm, AccumulationContinuesTheChain) {
   EXPECT_EQ(BitsOf(whole), BitsOf(pieces));
 }
 
+std::vector<float> ToFloats(const auto& values) { return {values.begin(), values.end()}; }
+
+// 16-bit operands give the bits of their fp32 values, in every layout that packs differently.
+template <typename Element>
+void ExpectBitsOfTheConverted(Rng& rng, int64_t m, int64_t n, int64_t k, uint64_t layouts) {
+  const Layout a_layout = LayoutOf(m, k, layouts % 4), b_layout = LayoutOf(k, n, layouts / 4 % 4);
+  const GemmShape shape{.m = m,
+                        .n = n,
+                        .k = k,
+                        .a_m = a_layout.row,
+                        .a_k = a_layout.column,
+                        .b_k = b_layout.row,
+                        .b_n = b_layout.column,
+                        .c_m = n,
+                        .c_n = 1};
+  std::vector<Element> a, b;
+  for (const float value : Random(rng, a_layout.elements)) a.push_back(Element(value));
+  for (const float value : Random(rng, b_layout.elements)) b.push_back(Element(value));
+  for (const bool accumulate : {false, true}) {
+    std::vector<float> c = Random(rng, m * n), expected = c;
+    Gemm(shape, a.data(), b.data(), c.data(), accumulate);
+    Gemm(shape, ToFloats(a).data(), ToFloats(b).data(), expected.data(), accumulate);
+    ASSERT_EQ(BitsOf(c), BitsOf(expected)) << m << " " << n << " " << k << " " << layouts;
+  }
+}
+
+TEST(Gemm, SixteenBitOperandsAreConvertedExactly) {
+  Rng rng(6);
+  for (uint64_t layouts = 0; layouts < 16; ++layouts) {
+    for (const int64_t m : {1, 13, 150}) {
+      ExpectBitsOfTheConverted<BFloat16>(rng, m, 37, 300, layouts);
+      ExpectBitsOfTheConverted<Float16>(rng, m, 64, 29, layouts);
+    }
+  }
+}
+
+// Every 16-bit pattern but NaN, packed by vector and by element, is what exec/comm/element.h says.
+TEST(Gemm, PacksEveryPatternExactly) {
+  constexpr int64_t kCount = 0x10000;
+  const float one = 1.0f;
+  const auto check = [&](auto element, auto convert) {
+    using Element = decltype(element);
+    std::vector<Element> all(kCount);
+    for (int64_t i = 0; i < kCount; ++i) all[i].bits = static_cast<uint16_t>(i);
+    const Element unit(one);
+    for (const int64_t stride : {1, 3}) {
+      const int64_t count = kCount / stride;
+      std::vector<float> c(count);
+      Gemm({.m = 1,
+            .n = count,
+            .k = 1,
+            .a_m = 1,
+            .a_k = 1,
+            .b_k = 0,
+            .b_n = stride,
+            .c_m = count,
+            .c_n = 1},
+           &unit, all.data(), c.data(), false);
+      for (int64_t i = 0; i < count; ++i) {
+        const float expected = convert(all[i * stride].bits);
+        if (std::isnan(expected)) {
+          ASSERT_TRUE(std::isnan(c[i])) << i;
+        } else {
+          ASSERT_EQ(c[i], expected) << i;
+        }
+      }
+    }
+  };
+  check(BFloat16(), BF16ToFloat);
+  check(Float16(), F16ToFloat);
+}
+
 // A C without any contiguous side, and operands broadcast by a stride of zero.
 TEST(Gemm, ArbitraryStrides) {
   Rng rng(5);

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/rng.h"
+#include "exec/comm/element.h"
 #include "exec/ops/partial_touch.h"
 #include "models/ops/op_table.h"
 #include "tests/exec/ops/immediate_device.h"
@@ -26,6 +27,14 @@ std::vector<T> FromBytes(const std::vector<uint8_t>& bytes) {
   std::vector<T> values(bytes.size() / sizeof(T));
   if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
+}
+
+std::vector<uint8_t> ToBytes(const std::vector<float>& values, DType dtype) {
+  std::vector<uint8_t> bytes(values.size() * static_cast<size_t>(SizeOf(dtype)));
+  for (size_t i = 0; i < values.size(); ++i) {
+    StoreElement(bytes.data(), static_cast<int64_t>(i), dtype, values[i]);
+  }
+  return bytes;
 }
 
 class RecordingObserver : public TouchObserver {
@@ -51,8 +60,8 @@ void OpRun::Add(Shape shape, DType dtype, Access access, std::vector<uint8_t> by
   before_.push_back(std::move(bytes));
 }
 
-OpRun& OpRun::Input(Shape shape, const std::vector<float>& values) {
-  Add(std::move(shape), DType::kF32, Access::kRead, ToBytes(values));
+OpRun& OpRun::Input(Shape shape, const std::vector<float>& values, DType dtype) {
+  Add(std::move(shape), dtype, Access::kRead, ToBytes(values, dtype));
   return *this;
 }
 
@@ -72,8 +81,8 @@ OpRun& OpRun::Output(Shape shape, DType dtype) {
   return *this;
 }
 
-OpRun& OpRun::InOut(Shape shape, const std::vector<float>& values) {
-  Add(std::move(shape), DType::kF32, Access::kReadWrite, ToBytes(values));
+OpRun& OpRun::InOut(Shape shape, const std::vector<float>& values, DType dtype) {
+  Add(std::move(shape), dtype, Access::kReadWrite, ToBytes(values, dtype));
   return *this;
 }
 
@@ -125,13 +134,28 @@ OpRun& OpRun::Run() {
   return *this;
 }
 
-std::vector<float> OpRun::Floats(int operand) const { return FromBytes<float>(after_[operand]); }
+std::vector<float> OpRun::Floats(int operand) const {
+  const OperandSpec& spec = kernel_.operands[operand];
+  std::vector<float> values(static_cast<size_t>(Product(spec.shape)));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = LoadElement(after_[operand].data(), static_cast<int64_t>(i), spec.dtype);
+  }
+  return values;
+}
 
 std::vector<uint16_t> OpRun::Halves(int operand) const {
   return FromBytes<uint16_t>(after_[operand]);
 }
 
 Doubles OpRun::Values(int operand) const { return ToDoubles(Floats(operand)); }
+
+std::vector<float> Rounded(std::vector<float> values, DType dtype) {
+  const std::vector<uint8_t> bytes = ToBytes(values, dtype);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = LoadElement(bytes.data(), static_cast<int64_t>(i), dtype);
+  }
+  return values;
+}
 
 std::vector<float> RandomFloats(int64_t count, std::string_view stream, float scale) {
   Rng rng(1, stream);

@@ -23,11 +23,12 @@ class OpRun {
  public:
   explicit OpRun(Op op, Attributes attributes = {});
 
-  OpRun& Input(Shape shape, const std::vector<float>& values);
+  // Values of a 16-bit operand are rounded to it.
+  OpRun& Input(Shape shape, const std::vector<float>& values, DType dtype = DType::kF32);
   OpRun& Ids(Shape shape, const std::vector<int32_t>& values);
   OpRun& Bits(Shape shape, DType dtype, const std::vector<uint16_t>& bits);
   OpRun& Output(Shape shape, DType dtype = DType::kF32);
-  OpRun& InOut(Shape shape, const std::vector<float>& values);
+  OpRun& InOut(Shape shape, const std::vector<float>& values, DType dtype = DType::kF32);
   OpRun& At(Coordinates coordinates);
   OpRun& Step(int64_t step);
   OpRun& Seed(uint64_t seed);
@@ -35,7 +36,7 @@ class OpRun {
   // Precondition: all operands are there. Fatal test failures if a launch is refused.
   OpRun& Run();
 
-  // Contents of an operand after Run().
+  // Contents of an operand after Run(); those of a 16-bit one as values or as bits.
   std::vector<float> Floats(int operand) const;
   std::vector<uint16_t> Halves(int operand) const;
   Doubles Values(int operand) const;
@@ -49,6 +50,9 @@ class OpRun {
   LaunchContext context_;
   std::vector<std::vector<uint8_t>> before_, after_;
 };
+
+// The values that remain of `values` in `dtype`.
+std::vector<float> Rounded(std::vector<float> values, DType dtype);
 
 // Seeded values in [-1, 1), different for each `stream`.
 std::vector<float> RandomFloats(int64_t count, std::string_view stream, float scale = 1.0f);

@@ -30,8 +30,21 @@ void ExpectRefused(const Kernel& kernel, int exit_code, const std::string& text)
 }
 
 TEST(Registry, RefusesWithTheReason) {
-  ExpectRefused(Make(Op::kGelu, {Read({4}, DType::kBF16), Write({4}, DType::kBF16)}), 6,
-                "execution in bf16 is not available: plan with --pin dtype=fp32");
+  const DType bf16 = DType::kBF16, fp16 = DType::kF16, fp32 = DType::kF32;
+  EXPECT_TRUE(CheckSupported(Make(Op::kGelu, {Read({4}, bf16), Write({4}, bf16)})).ok());
+  ExpectRefused(Make(Op::kGelu, {Read({4}, bf16), Write({4}, fp16)}), 5, "must be bf16");
+  ExpectRefused(Make(Op::kAccumulate, {Read({4}), Write({4}, bf16)}), 6,
+                "operand 1 in bf16 sums up operand 0 in fp32");
+  ExpectRefused(Make(Op::kAdamW, {Read({4}), Write({4}, bf16), Write({4}), Write({4})}), 6,
+                "operand 1 is bf16, but what the optimizer keeps must be fp32");
+  ExpectRefused(
+      Make(Op::kAdamW, {Read({4}), Write({4}, bf16), Write({4}), Write({4}), Write({4}, bf16)}), 6,
+      "operand 4 is bf16");
+  ExpectRefused(Make(Op::kSumLoss, {Read({1, 4}), Write({1}, bf16)}), 6, "must be fp32");
+  ExpectRefused(
+      Make(Op::kLayerNormParameterGrad, {Read({1, 2, 4}, bf16), Read({1, 2, 4}, bf16), Read({1, 2}),
+                                         Read({1, 2}), Write({4}, fp32), Write({4}, bf16)}),
+      6, "both have one type");
   ExpectRefused(Make(Op::kGelu, {Read({4}), Write({5})}), 5, "gelu");
   ExpectRefused(Make(Op::kGelu, {Read({4})}), 5, "gelu");
   ExpectRefused(Make(Op::kGelu, {}), 5, "gelu");
