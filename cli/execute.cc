@@ -32,11 +32,13 @@ class Watcher : public RunObserver {
  public:
   Watcher(int64_t steps, CommandContext* context)
       : context_(context), progress_("training", steps, context->progress()) {}
-  void OnStep(int64_t step, double loss, double seconds) override {
-    const std::string text = absl::StrFormat("loss %.4f", loss);
-    progress_.Update(step + 1, text);
+  void OnStep(const StepResult& result) override {
+    std::string text = absl::StrFormat("loss %.4f", result.loss);
+    if (result.gradients.has_value() && result.gradients->skipped) text += ", skipped (overflow)";
+    progress_.Update(result.step + 1, text);
     if (context_->verbosity > 0) {
-      context_->Note(absl::StrCat("step ", step, ": ", text, ", ", HumanSeconds(seconds)));
+      context_->Note(
+          absl::StrCat("step ", result.step, ": ", text, ", ", HumanSeconds(result.seconds)));
     }
   }
   void OnNote(std::string_view text) override { context_->Note(text); }
@@ -145,7 +147,8 @@ StatusOr<std::unique_ptr<LossLog>> OpenLossLog(const OptionValues& options, cons
   if (options.Text("losses") == "-") {
     return UsageError("--losses -: stdout is for the result; give a file");
   }
-  auto log = std::make_unique<LossLog>(options.Text("losses"), plan.optimizer);
+  auto log =
+      std::make_unique<LossLog>(options.Text("losses"), plan.optimizer, plan.gradients.any());
   if (options.Flag("resume")) TL_RETURN_IF_ERROR(log->CheckContinues());
   return log;
 }
@@ -209,7 +212,8 @@ std::vector<OptionRecord> Options() {
       {.name = "losses",
        .value_name = "FILE",
        .sentence = "Writes step,loss,learning_rate,seconds to a CSV file, a line as each step "
-                   "ends; with --resume the file is continued.",
+                   "ends, with clipping or loss scaling also gradient_norm,loss_scale; with "
+                   "--resume the file is continued.",
        .path_use = PathUse::kWritesFile},
       {.name = "dry-run",
        .kind = OptionKind::kFlag,

@@ -1,6 +1,7 @@
 #include "cli/executed_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <vector>
 
@@ -65,6 +66,45 @@ void WriteTouched(const RunReport& run, JsonWriter* json) {
   json->EndArray();
 }
 
+// DEFINITIONS 21: null where the plan neither clips nor scales, and in the lists for steps that are
+// not known (before a resume) and norms that are no finite numbers.
+void WriteGradients(const RunReport& run, JsonWriter* json) {
+  if (run.gradients.empty()) {
+    json->NullField("gradient_norms").NullField("loss_scales").NullField("skipped_steps");
+    return;
+  }
+  json->Key("gradient_norms").BeginInlineArray();
+  for (const StepGradients& step : run.gradients) {
+    step.norm.has_value() && std::isfinite(*step.norm) ? json->Value(*step.norm) : json->Null();
+  }
+  json->EndArray();
+  json->Key("loss_scales").BeginInlineArray();
+  int64_t skipped = 0;
+  for (const StepGradients& step : run.gradients) {
+    step.norm.has_value() ? json->Value(step.loss_scale) : json->Null();
+    skipped += step.skipped ? 1 : 0;
+  }
+  json->EndArray();
+  json->Field("skipped_steps", skipped);
+}
+
+// What clipping and loss scaling did; empty where the plan does neither.
+std::string GradientsText(const RunReport& run) {
+  if (run.gradients.empty()) return "";
+  int64_t skipped = 0;
+  for (const StepGradients& step : run.gradients) skipped += step.skipped ? 1 : 0;
+  const StepGradients& last = run.gradients.back();
+  std::string text = "gradients\n";
+  if (last.norm.has_value()) {
+    absl::StrAppendFormat(&text, "  norm in the last step  %.6g\n", *last.norm);
+  }
+  if (last.loss_scale != 0) {
+    absl::StrAppendFormat(&text, "  loss scale then        %g\n", last.loss_scale);
+  }
+  absl::StrAppendFormat(&text, "  steps skipped          %d\n", skipped);
+  return text;
+}
+
 // Ops that touched less than 99 % of what they declared, with the reason.
 std::string TouchedText(const RunReport& run) {
   std::string text;
@@ -126,6 +166,7 @@ std::string ExecutedJson(const Plan& plan, const std::optional<StepReport>& repo
   json.Key("losses").BeginInlineArray();
   for (const double loss : run.losses) json.Value(loss);
   json.EndArray();
+  WriteGradients(run, &json);
   if (run.resumed_from_step >= 0) {
     json.Field("resumed_from_step", run.resumed_from_step);
   } else {
@@ -160,6 +201,7 @@ std::string ExecutedText(const Plan& plan, const std::optional<StepReport>& repo
     if (step % stride != 0 && step + 1 != run.losses.size()) continue;
     absl::StrAppendFormat(&text, "  step %-6d %.6f\n", step, run.losses[step]);
   }
+  text += GradientsText(run);
   if (!report.has_value()) return text;
   return absl::StrCat(text, StepReportText(*report), TouchedText(run));
 }

@@ -20,6 +20,8 @@ namespace tideline {
 namespace {
 
 constexpr std::string_view kHeading = "step,loss,learning_rate,seconds\n";
+constexpr std::string_view kGatedHeading =
+    "step,loss,learning_rate,seconds,gradient_norm,loss_scale\n";
 constexpr int64_t kMostBytes = int64_t{1} << 40;
 
 bool IsRegular(const std::string& path) {
@@ -28,15 +30,16 @@ bool IsRegular(const std::string& path) {
 }
 
 // How many bytes of `content` to keep: the heading and whole lines of ascending steps below `step`.
-StatusOr<size_t> KeptBytes(const std::string& path, std::string_view content, int64_t step) {
-  const auto damaged = [&path](int64_t line, std::string_view text) {
+StatusOr<size_t> KeptBytes(const std::string& path, std::string_view heading,
+                           std::string_view content, int64_t step) {
+  const auto damaged = [&](int64_t line, std::string_view text) {
     return InputError(absl::StrCat("--losses ", path, ": line ", line, ", ", Quoted(text),
-                                   ", is not of a loss log (", std::string(Trim(kHeading)),
+                                   ", is not of a loss log (", std::string(Trim(heading)),
                                    "), so this run cannot go on with it; name another file"));
   };
-  if (kHeading.starts_with(content)) return 0;  // not there, empty or cut off
-  if (!content.starts_with(kHeading)) return damaged(1, content.substr(0, content.find('\n')));
-  size_t kept = kHeading.size();
+  if (heading.starts_with(content)) return 0;  // not there, empty or cut off
+  if (!content.starts_with(heading)) return damaged(1, content.substr(0, content.find('\n')));
+  size_t kept = heading.size();
   int64_t last = -1;
   for (int64_t line = 2; kept < content.size(); ++line) {
     const size_t end = content.find('\n', kept);
@@ -55,8 +58,8 @@ StatusOr<size_t> KeptBytes(const std::string& path, std::string_view content, in
 
 }  // namespace
 
-LossLog::LossLog(std::string path, const AdamSettings& adam)
-    : path_(std::move(path)), adam_(adam) {}
+LossLog::LossLog(std::string path, const AdamSettings& adam, bool gated)
+    : path_(std::move(path)), adam_(adam), heading_(gated ? kGatedHeading : kHeading) {}
 
 LossLog::~LossLog() {
   if (descriptor_ >= 0) close(descriptor_);
@@ -65,7 +68,7 @@ LossLog::~LossLog() {
 Status LossLog::CheckContinues() const {
   if (!IsRegular(path_)) return absl::OkStatus();
   TL_ASSIGN_OR_RETURN(const std::string content, ReadFile(path_, kMostBytes));
-  return KeptBytes(path_, content, INT64_MAX).status();
+  return KeptBytes(path_, heading_, content, INT64_MAX).status();
 }
 
 Status LossLog::Begin(int64_t step) {
@@ -76,21 +79,28 @@ Status LossLog::Begin(int64_t step) {
   size_t kept = 0;
   if (step > 0 && IsRegular(path_)) {
     TL_ASSIGN_OR_RETURN(const std::string content, ReadFile(path_, kMostBytes));
-    TL_ASSIGN_OR_RETURN(kept, KeptBytes(path_, content, step));
+    TL_ASSIGN_OR_RETURN(kept, KeptBytes(path_, heading_, content, step));
   }
   descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (descriptor_ < 0) return failure();
   if (IsRegular(path_) && ftruncate(descriptor_, static_cast<off_t>(kept)) != 0) return failure();
-  return kept == 0 ? Write(kHeading) : absl::OkStatus();
+  return kept == 0 ? Write(heading_) : absl::OkStatus();
 }
 
-Status LossLog::Append(int64_t step, double loss, std::optional<double> seconds) {
+Status LossLog::Append(int64_t step, double loss, std::optional<double> seconds,
+                       const std::optional<StepGradients>& gradients) {
   const auto rate = static_cast<float>(LearningRateAt(adam_, step));
   char shortest[32];
   const auto end = std::to_chars(std::begin(shortest), std::end(shortest), rate).ptr;
-  return Write(absl::StrCat(step, ",", ShortestReal(loss), ",",
-                            std::string(shortest, static_cast<size_t>(end - shortest)), ",",
-                            seconds.has_value() ? absl::StrFormat("%.6f", *seconds) : "", "\n"));
+  std::string line = absl::StrCat(step, ",", ShortestReal(loss), ",",
+                                  std::string(shortest, static_cast<size_t>(end - shortest)), ",",
+                                  seconds.has_value() ? absl::StrFormat("%.6f", *seconds) : "");
+  if (heading_ == kGatedHeading) {
+    const bool known = gradients.has_value() && gradients->norm.has_value();
+    absl::StrAppend(&line, ",", known ? ShortestReal(*gradients->norm) : "", ",",
+                    known ? ShortestReal(gradients->loss_scale) : "");
+  }
+  return Write(line + "\n");
 }
 
 Status LossLog::Write(std::string_view text) const {
@@ -106,11 +116,13 @@ Status LossLog::Write(std::string_view text) const {
   return absl::OkStatus();
 }
 
-void LossLogger::OnStep(int64_t step, double loss, double seconds) {
-  next_->OnStep(step, loss, seconds);
+void LossLogger::OnStep(const StepResult& result) {
+  next_->OnStep(result);
   if (!status_.ok()) return;
-  if (!log_->begun()) status_ = log_->Begin(step);
-  if (status_.ok()) status_ = log_->Append(step, loss, seconds);
+  if (!log_->begun()) status_ = log_->Begin(result.step);
+  if (status_.ok()) {
+    status_ = log_->Append(result.step, result.loss, result.seconds, result.gradients);
+  }
   if (!status_.ok()) next_->OnNote(std::string(status_.message()));
 }
 
@@ -119,7 +131,10 @@ Status LossLogger::Finish(const RunReport& run) {
   const auto steps = static_cast<int64_t>(run.losses.size());
   const bool diverged = !run.finding.empty() && steps > 0;
   if (!log_->begun()) TL_RETURN_IF_ERROR(log_->Begin(diverged ? steps - 1 : steps));
-  return diverged ? log_->Append(steps - 1, run.losses.back(), std::nullopt) : absl::OkStatus();
+  if (!diverged) return absl::OkStatus();
+  std::optional<StepGradients> gradients;
+  if (!run.gradients.empty()) gradients = run.gradients.back();
+  return log_->Append(steps - 1, run.losses.back(), std::nullopt, gradients);
 }
 
 }  // namespace tideline

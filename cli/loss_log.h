@@ -3,6 +3,12 @@
 //   step,loss,learning_rate,seconds
 //   0,5.545177459716797,1e-05,0.041235
 //
+// With clipping or loss scaling each line goes on with the norm of the step's gradients and the
+// loss scale they were computed with (0: none):
+//
+//   step,loss,learning_rate,seconds,gradient_norm,loss_scale
+//   0,5.545177459716797,1e-05,0.041235,0.8125,65536
+//
 // Each line is one write to the end of the file, so a killed run keeps its lines so far; that is
 // why the file is not replaced in one step as the others are. A run that begins at step s (a
 // resume) cuts off the lines from s on, and a last line without its end, before it writes its
@@ -26,8 +32,8 @@ namespace tideline {
 
 class LossLog {
  public:
-  // `adam` gives the learning rates.
-  LossLog(std::string path, const AdamSettings& adam);
+  // `adam` gives the learning rates; `gated`: the plan clips gradients or scales the loss.
+  LossLog(std::string path, const AdamSettings& adam, bool gated = false);
   LossLog(const LossLog&) = delete;
   LossLog& operator=(const LossLog&) = delete;
   ~LossLog();
@@ -39,8 +45,9 @@ class LossLog {
   Status Begin(int64_t step);
   bool begun() const { return descriptor_ >= 0; }
 
-  // The next step; `seconds` is left empty when it is not known.
-  Status Append(int64_t step, double loss, std::optional<double> seconds);
+  // The next step; what is not known is left empty.
+  Status Append(int64_t step, double loss, std::optional<double> seconds,
+                const std::optional<StepGradients>& gradients = {});
 
   const std::string& path() const { return path_; }
 
@@ -49,6 +56,7 @@ class LossLog {
 
   const std::string path_;
   const AdamSettings adam_;
+  const std::string_view heading_;
   int descriptor_ = -1;
 };
 
@@ -58,7 +66,7 @@ class LossLogger : public RunObserver {
  public:
   // Both must outlive it.
   LossLogger(LossLog* log, RunObserver* next) : log_(log), next_(next) {}
-  void OnStep(int64_t step, double loss, double seconds) override;
+  void OnStep(const StepResult& result) override;
   void OnNote(std::string_view text) override { next_->OnNote(text); }
 
   // After a run: adds the step that a diverged run stopped in, and cuts lines beyond the end of a

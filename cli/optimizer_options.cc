@@ -74,6 +74,30 @@ Status ReadSchedule(const std::string& text, AdamSettings* adam) {
   return status.ok() ? status : UsageError(std::string(status.message()));
 }
 
+// "65536:steps=2000", the part from the colon on left out or not.
+Status ReadLossScale(const std::string& text, GradientOptions* read) {
+  const size_t colon = text.find(':');
+  const StatusOr<double> scale = ParseReal(text.substr(0, colon), 0, kLargestLossScale);
+  if (!scale.ok()) return UsageError("write a power of two such as 65536, or 0 for none");
+  read->loss_scale = *scale;
+  if (colon != std::string::npos) {
+    TL_ASSIGN_OR_RETURN(const std::vector<KeyValue> entries,
+                        ParseKeyValues(text.substr(colon + 1)));
+    for (const KeyValue& entry : entries) {
+      if (entry.key != "steps") return UsageError(UnknownName("key", entry.key, {"steps"}));
+      const StatusOr<int64_t> steps = ParseInteger(entry.value, 1, kMostSteps);
+      if (!steps.ok()) {
+        return UsageError(absl::StrCat("steps=", entry.value,
+                                       ": write a whole number of steps from 1 to ", kMostSteps));
+      }
+      read->loss_scale_steps = *steps;
+    }
+  }
+  const Status status = ValidateGradientControl(
+      {.initial_loss_scale = *scale, .growth_steps = read->loss_scale_steps});
+  return status.ok() ? status : UsageError(std::string(status.message()));
+}
+
 }  // namespace
 
 std::vector<OptionRecord> OptimizerOptions() {
@@ -88,7 +112,31 @@ std::vector<OptionRecord> OptimizerOptions() {
            .value_name = "SCHEDULE",
            .sentence = "constant, linear or cosine; as cosine:warmup=100,steps=1000,least=1e-5 up "
                        "to --lr over 100 steps and down to 1e-5 at step 1000.",
-           .default_text = "constant"}};
+           .default_text = "constant"},
+          {.name = "clip-norm",
+           .kind = OptionKind::kReal,
+           .value_name = "NORM",
+           .sentence = "Scales gradients down to this norm over all parameters when theirs is "
+                       "larger; 0: never.",
+           .default_text = "0",
+           .least = 0,
+           .most = 1e30},
+          {.name = "loss-scale",
+           .value_name = "SCALE",
+           .sentence = "Multiplies the loss's gradient by this power of two at first; a step that "
+                       "overflows is skipped and halves it, 2000 clean ones double it "
+                       "(65536:steps=2000 says so); 0: no loss scaling; default 65536 with fp16, "
+                       "else 0."}};
+}
+
+StatusOr<GradientOptions> ReadGradientOptions(const OptionValues& options) {
+  GradientOptions read;
+  read.clip_norm = options.Real("clip-norm");
+  if (!options.Has("loss-scale")) return read;
+  const std::string& text = options.Text("loss-scale");
+  TL_RETURN_IF_ERROR(
+      Annotate(ReadLossScale(text, &read), absl::StrCat("--loss-scale ", Quoted(text))));
+  return read;
 }
 
 StatusOr<AdamSettings> ReadOptimizer(const OptionValues& options) {

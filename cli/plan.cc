@@ -235,6 +235,10 @@ StatusOr<Workload> ReadWorkload(CommandContext* context, const Pins& pins) {
   TL_ASSIGN_OR_RETURN(const ClusterSpec cluster, LoadCluster(options.Text("cluster")));
   TL_ASSIGN_OR_RETURN(Workload workload, MakeWorkload(model.config, cluster, request));
   TL_ASSIGN_OR_RETURN(workload.optimizer, ReadOptimizer(options));
+  TL_ASSIGN_OR_RETURN(const GradientOptions gradients, ReadGradientOptions(options));
+  workload.clip_norm = gradients.clip_norm;
+  workload.loss_scale = gradients.loss_scale;
+  workload.loss_scale_steps = gradients.loss_scale_steps;
   return workload;
 }
 

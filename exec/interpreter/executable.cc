@@ -21,6 +21,7 @@ Status CheckHostTask(const Program& program, const Section& section,
     if (operands.size() == 1 && operands[0].bytes == 4) return absl::OkStatus();
     return InputError("a loss is read from one operand of 4 bytes");
   }
+  if (task.kind == HostTaskKind::kGateUpdate) return absl::OkStatus();  // the verifier knows all
   if (task.sequence != program.sequence) {
     return InputError(absl::StrCat("tokens are loaded as sequences of ", task.sequence,
                                    ", the program's are ", program.sequence));
@@ -47,7 +48,6 @@ Status CheckInstruction(const Program& program, const Role& role, const Section&
   const Lane& lane = role.lanes[instruction.lane];
   const auto operands = section.Operands(instruction);
   const bool on_host = lane.kind == LaneKind::kHost;
-  if (instruction.guard != kNoId) return InputError("guards are not supported yet");
   switch (instruction.kind) {
     case InstructionKind::kCompute: {
       if (on_host) return InputError("a kernel cannot run on the host lane");
@@ -92,16 +92,21 @@ Status CheckInstruction(const Program& program, const Role& role, const Section&
   return InputError("unknown kind of instruction");
 }
 
+bool ScalesLoss(const Program& program) {
+  return std::any_of(program.host_tasks.begin(), program.host_tasks.end(),
+                     [](const HostTask& task) { return task.gate.control.scales_loss(); });
+}
+
 }  // namespace
 
 Status CheckExecutable(const Program& program) {
   for (size_t i = 0; i < program.kernels.size(); ++i) {
     // Without a scale, gradients below 6e-8 vanish in fp16 and nothing says so.
-    if (program.kernels[i].compute_dtype == DType::kF16) {
+    if (program.kernels[i].compute_dtype == DType::kF16 && !ScalesLoss(program)) {
       return UnavailableError(
           absl::StrCat("kernel ", i,
-                       ": computes in fp16, which trains only with a scaled loss, and that is not "
-                       "available yet: plan with --pin dtype=bf16 or dtype=fp32"));
+                       ": computes in fp16, which trains only with a scaled loss: plan with "
+                       "--loss-scale 65536, --pin dtype=bf16 or dtype=fp32"));
     }
     const Status supported = CheckSupported(program.kernels[i]);
     if (!supported.ok()) return Annotate(supported, absl::StrCat("kernel ", i));

@@ -183,6 +183,12 @@ class Run {
     setting.on_loss = [this, rank](int64_t step, float loss) {
       return state_.OnLoss(rank, step, loss);
     };
+    setting.on_gate = [this, rank](int64_t step, const GateReading& reading) {
+      return state_.OnGate(rank, step, reading);
+    };
+    setting.on_register = [this, rank](uint32_t id, double value) {
+      return state_.OnRegister(rank, id, value);
+    };
     players_[rank] = std::make_unique<RankPlayer>(std::move(setting));
     RankPlayer& player = *players_[rank];
     TL_RETURN_IF_ERROR(player.Open());
@@ -195,6 +201,7 @@ class Run {
   Status PlaySections(RankPlayer& player, MemoryTide& tide) {
     if (start_.found) {
       TL_RETURN_IF_ERROR(Restore(player.rank()));
+      TL_RETURN_IF_ERROR(player.registers().Restore(start_.found->header.registers));
     } else {
       TL_RETURN_IF_ERROR(PlaySection(player, tide, 0, -1));
     }
@@ -242,6 +249,7 @@ class Run {
     CheckpointHeader header = HeaderOf(program_, tokens_, options_);
     header.step = steps_done;
     header.losses = state_.LossesOf(steps_done);
+    header.registers = players_[0]->registers().Save();
     return start_.folder->Save(
         header, [this](int rank, int buffer, int64_t offset, std::span<char> bytes) {
           return ReadMemory(players_[rank]->device(), bytes.data(),
@@ -289,6 +297,7 @@ class Run {
     const bool diverged = !report.finding.empty();
     const int64_t steps = diverged ? state_.diverged_step() + 1 : options_.steps;
     report.losses = state_.LossesOf(std::max(first_step_, steps));
+    report.gradients = state_.GradientsOf(static_cast<int64_t>(report.losses.size()));
     if (start_.found) report.resumed_from_step = first_step_;
     // Ranks that were stopped have played different numbers of steps: no mean over them.
     const int64_t played = diverged ? 0 : std::max<int64_t>(0, options_.steps - first_step_);

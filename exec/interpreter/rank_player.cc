@@ -44,7 +44,8 @@ RankPlayer::RankPlayer(Setting setting)
     : setting_(std::move(setting)),
       program_(*setting_.program),
       role_(program_.roles[program_.ranks[setting_.rank].role]),
-      coordinates_(program_.ranks[setting_.rank].coordinates) {
+      coordinates_(program_.ranks[setting_.rank].coordinates),
+      registers_(program_) {
   if (setting_.weights != nullptr) weights_.emplace(*setting_.weights);
   touches_.program = &program_;
 }
@@ -288,28 +289,34 @@ Status RankPlayer::PlayOne(SectionPlan& plan, uint32_t index, int64_t step) {
   for (const uint32_t wait : plan.section.Waits(instruction)) {
     TL_RETURN_IF_ERROR(WaitEvent(stream, plan.events[wait]));
   }
+  if (!Skips(instruction)) {
+    TL_RETURN_IF_ERROR(GiveToDevice(plan, index, stream, step));
+    plan.trace.OnLaunched(index, NowNs(setting_.device));
+  }
+  if (plan.events[index] != nullptr) return RecordEvent(plan.events[index], stream);
+  return absl::OkStatus();
+}
+
+Status RankPlayer::GiveToDevice(const SectionPlan& plan, uint32_t index, Stream stream,
+                                int64_t step) {
+  const Instruction& instruction = plan.section.instructions[index];
   switch (instruction.kind) {
     case InstructionKind::kCompute:
-      TL_RETURN_IF_ERROR(PlayCompute(plan, index, stream, step));
-      break;
+      return PlayCompute(plan, index, stream, step);
     case InstructionKind::kCollective:
     case InstructionKind::kSend:
     case InstructionKind::kReceive:
     case InstructionKind::kCopy:
-      TL_RETURN_IF_ERROR(PlayTransfer(plan, index, stream));
-      break;
+      return PlayTransfer(plan, index, stream);
     case InstructionKind::kAlloc:
     case InstructionKind::kFree:
-      TL_RETURN_IF_ERROR(AllocOrFree(instruction, index, stream));
-      break;
+      return AllocOrFree(instruction, index, stream);
     case InstructionKind::kHostCompute:
     case InstructionKind::kPolicy:
     case InstructionKind::kLoop:
-      return InternalError("this kind of instruction cannot run on a device lane");
+      break;
   }
-  plan.trace.OnLaunched(index, NowNs(setting_.device));
-  if (plan.events[index] != nullptr) return RecordEvent(plan.events[index], stream);
-  return absl::OkStatus();
+  return InternalError("this kind of instruction cannot run on a device lane");
 }
 
 Status RankPlayer::PlayHost(SectionPlan& plan, uint32_t index, int64_t step) {
@@ -319,6 +326,7 @@ Status RankPlayer::PlayHost(SectionPlan& plan, uint32_t index, int64_t step) {
   }
   switch (instruction.kind) {
     case InstructionKind::kHostCompute: {
+      if (Skips(instruction)) break;
       const int64_t start = NowNs(setting_.device);
       TL_RETURN_IF_ERROR(RunHostTask(plan, index, step));
       plan.trace.OnHostTask(index, start, NowNs(setting_.device));
@@ -355,6 +363,9 @@ Status RankPlayer::PlayCompute(const SectionPlan& plan, uint32_t index, Stream s
   context.coordinates = coordinates_;
   context.step = step;
   context.seed = program_.seed;
+  scalars_.clear();
+  for (const uint32_t id : kernel.scalars) scalars_.push_back(registers_.Get(id));
+  context.scalars = scalars_;
   return LaunchKernel(kernel, context);
 }
 
@@ -413,8 +424,22 @@ Status RankPlayer::RunHostTask(const SectionPlan& plan, uint32_t index, int64_t 
       std::memcpy(&loss, AddressOf(operands[0]), sizeof loss);
       return setting_.on_loss(step, loss);
     }
+    case HostTaskKind::kGateUpdate:
+      return RunGate(task.gate, AddressOf(operands[0]), step);
   }
   return InternalError("unknown host task");
+}
+
+Status RankPlayer::RunGate(const UpdateGate& gate, const void* squares, int64_t step) {
+  std::array<float, SquareSum::kValues> values;
+  std::memcpy(values.data(), squares, sizeof values);
+  TL_ASSIGN_OR_RETURN(const GateReading reading, PlayGate(gate, values, registers_));
+  for (const uint32_t id :
+       {gate.factor, gate.update, gate.loss_scale, gate.clean_steps, gate.skipped_steps}) {
+    if (id == kNoId || !program_.registers[id].replicated) continue;
+    TL_RETURN_IF_ERROR(setting_.on_register(id, registers_.Get(id)));
+  }
+  return setting_.on_gate(step, reading);
 }
 
 }  // namespace tideline

@@ -2,7 +2,8 @@
 //
 // Lanes become streams, waits become events, a buffer becomes an address: its place in the rank's
 // arena, or with the eager allocator a reservation of its own for as long as its section is played.
-// kHostCompute runs on the calling thread, which is the host lane. A section ends when every stream
+// kHostCompute runs on the calling thread, which is the host lane and holds the registers; what its
+// guard skips is not given, but its waits and its own event are. A section ends when every stream
 // is empty. Uses outside a buffer's alloc and free, and buffers that a section leaves behind, are
 // errors; with the order checks on, an alloc or free that other lanes' accesses are not ordered
 // with is a race (it counts as a write that leaves nothing). Nothing is decided here: the same
@@ -24,6 +25,7 @@
 #include "exec/device/device.h"
 #include "exec/device/launch.h"
 #include "exec/interpreter/position_board.h"
+#include "exec/interpreter/register_file.h"
 #include "exec/interpreter/section_trace.h"
 #include "exec/weights/weights.h"
 #include "planner/program/program.h"
@@ -49,6 +51,9 @@ class RankPlayer {
     const WeightSource* weights = nullptr;  // null: random initial values
     // A kReadLoss was reached; called on the rank's thread.
     std::function<Status(int64_t step, float loss)> on_loss;
+    // A kGateUpdate was played, a replicated register written; the same.
+    std::function<Status(int64_t step, const GateReading& reading)> on_gate;
+    std::function<Status(uint32_t id, double value)> on_register;
   };
 
   explicit RankPlayer(Setting setting);
@@ -68,6 +73,7 @@ class RankPlayer {
   Device device() const { return setting_.device; }
   int32_t rank() const { return setting_.rank; }
 
+  RegisterFile& registers() { return registers_; }
   // Address of a persistent buffer.
   void* AddressOf(uint32_t buffer) const { return bases_[buffer]; }
   // The most bytes ever reserved in a space.
@@ -111,11 +117,16 @@ class RankPlayer {
   Status AllocOrFree(const Instruction& instruction, uint32_t index, Stream stream);
   Status PlayInstructions(SectionPlan& plan, uint32_t section_index, int64_t step);
   Status PlayOne(SectionPlan& plan, uint32_t index, int64_t step);
+  Status GiveToDevice(const SectionPlan& plan, uint32_t index, Stream stream, int64_t step);
   Status PlayHost(SectionPlan& plan, uint32_t index, int64_t step);
   Status PlayCompute(const SectionPlan& plan, uint32_t index, Stream stream, int64_t step);
   Status LoadWeights(const Kernel& kernel, void* destination);
   Status PlayTransfer(const SectionPlan& plan, uint32_t index, Stream stream);
   Status RunHostTask(const SectionPlan& plan, uint32_t index, int64_t step);
+  Status RunGate(const UpdateGate& gate, const void* squares, int64_t step);
+  bool Skips(const Instruction& instruction) const {
+    return instruction.guard != kNoId && registers_.Get(instruction.guard) == 0;
+  }
   void* AddressOf(const Operand& operand) const;
   const char* NameOf(const Instruction& instruction) const;
 
@@ -131,7 +142,9 @@ class RankPlayer {
   std::vector<bool> live_;    // by buffer, in list order
   std::vector<void*> bases_;  // by buffer
   std::array<int64_t, kSpaces> reserved_peak_{};
+  RegisterFile registers_;
   std::vector<void*> operand_addresses_;  // of the kernel being launched
+  std::vector<double> scalars_;           // and its registers
   std::optional<WeightReader> weights_;
   TouchMeter touches_;
 };

@@ -31,6 +31,14 @@ struct TouchedOp {
   int64_t touched_bytes = 0;
 };
 
+// The gradients of one step, before clipping and without the loss scale.
+struct StepGradients {
+  std::optional<double> norm;  // none: not known; infinite: some were no finite numbers
+  double loss_scale = 0;       // that they were computed with; 0: none
+  bool skipped = false;        // nothing was updated
+  bool operator==(const StepGradients&) const = default;
+};
+
 struct RunReport {
   std::vector<double> losses;      // of every step from 0
   int64_t resumed_from_step = -1;  // -1: not resumed
@@ -38,16 +46,28 @@ struct RunReport {
   int64_t counted_steps = 0;
   std::vector<RankReport> ranks;
   std::vector<TouchedOp> touched;  // with CheckLevel::kKernels; ops that ran
-  // Empty, or why the run was stopped at the last of `losses`: a loss that is no finite number.
+  // What the gates of the steps found; empty where the plan has none. By step from 0, as many as
+  // `losses`; those of steps before a resume are not known.
+  std::vector<StepGradients> gradients;
+  // Empty, or why the run was stopped at the last of `losses`: a loss that is no finite number, or
+  // gradients that are none and cannot be skipped.
   std::string finding;
+};
+
+// A step that is done.
+struct StepResult {
+  int64_t step = 0;
+  double loss = 0;
+  double seconds = 0;                           // the longest of the ranks' times
+  std::optional<StepGradients> gradients = {};  // none: the plan has no gate
 };
 
 // Called by one thread at a time.
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
-  // Step `step` has finished on every rank; `seconds` is the longest of the ranks' times.
-  virtual void OnStep(int64_t step, double loss, double seconds) = 0;
+  // A step has finished on every rank.
+  virtual void OnStep(const StepResult& result) = 0;
   // Something the user should know: a damaged checkpoint, an empty folder.
   virtual void OnNote(std::string_view text) = 0;
 };

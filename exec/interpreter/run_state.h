@@ -7,10 +7,12 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
 #include "exec/interpreter/interpreter.h"
+#include "exec/interpreter/register_file.h"
 #include "exec/interpreter/section_trace.h"
 
 namespace tideline {
@@ -25,6 +27,14 @@ class RunState {
   // finite number (exit 4), which is then the run's divergence.
   Status OnLoss(int32_t rank, int64_t step, float loss);
 
+  // A rank played the gate of `step`. Errors: ranks found different norms (internal); gradients are
+  // no finite numbers and cannot be skipped (exit 4), which is then the run's divergence.
+  Status OnGate(int32_t rank, int64_t step, const GateReading& reading);
+
+  // A rank wrote a replicated register. Error (internal): another rank wrote something else at the
+  // same time of its own count.
+  Status OnRegister(int32_t rank, uint32_t id, double value);
+
   // A rank has played a section; `step` -1 for prologue and epilogue.
   void OnSection(int32_t rank, int64_t step, const SectionTrace& trace, MemoryTide& tide);
 
@@ -37,12 +47,14 @@ class RunState {
 
   // The losses of the first `steps` steps.
   std::vector<double> LossesOf(int64_t steps);
+  // The same of their gradients; empty where the Program has no gate.
+  std::vector<StepGradients> GradientsOf(int64_t steps);
 
   RankReport& rank(int32_t rank) { return ranks_[rank]; }
   std::vector<RankReport> TakeRanks() { return std::move(ranks_); }
 
  private:
-  Status Diverge(int32_t rank, int64_t step, float loss);
+  Status Diverge(int64_t step, const std::string& what);
   void Report(int64_t step);
 
   const Program& program_;
@@ -52,7 +64,17 @@ class RunState {
   std::mutex mutex_;
   std::vector<uint32_t> names_;  // of the sink, by Program::names
   std::vector<double> losses_;
-  std::vector<int32_t> loss_reader_;  // by step; -1: not read yet
+  std::vector<int32_t> loss_reader_;      // by step; -1: not read yet
+  bool gated_ = false;                    // some gate was played
+  std::vector<StepGradients> gradients_;  // by step
+  // Writes of replicated registers that not every rank has made yet.
+  struct Written {
+    int32_t rank = 0;  // the first that made it
+    double value = 0;
+    size_t ranks = 0;
+  };
+  std::map<std::pair<uint32_t, int64_t>, Written> written_;  // by register and count
+  std::vector<std::vector<int64_t>> writes_;                 // by rank and register
   std::string divergence_;
   int64_t diverged_step_ = -1;
   struct Progress {

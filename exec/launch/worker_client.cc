@@ -71,8 +71,8 @@ class FrameTaker {
         if (hooks_.observer != nullptr) hooks_.observer->OnNote(frame.payload);
         return false;
       case FrameType::kStep: {
-        TL_ASSIGN_OR_RETURN(const StepMessage step, DecodeStep(frame.payload));
-        if (hooks_.observer != nullptr) hooks_.observer->OnStep(step.step, step.loss, step.seconds);
+        TL_ASSIGN_OR_RETURN(const StepResult step, DecodeStep(frame.payload));
+        if (hooks_.observer != nullptr) hooks_.observer->OnStep(step);
         return false;
       }
       case FrameType::kName:

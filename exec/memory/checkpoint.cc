@@ -26,7 +26,7 @@
 namespace tideline {
 namespace {
 
-constexpr std::string_view kMagic = "TLCKPT02";
+constexpr std::string_view kMagic = "TLCKPT03";
 constexpr int64_t kPrefixBytes = 16;  // magic and header length
 constexpr int64_t kDigestBytes = 32;
 constexpr int64_t kChunkBytes = int64_t{1} << 20;
@@ -58,6 +58,7 @@ template <typename Wire, IsOrConst<CheckpointHeader> Header>
 void Fields(Wire& wire, Header& header) {
   wire(header.step, header.graph_hash, header.plan_hash, header.seed, header.data_origin,
        header.data_hash, header.losses);
+  wire.List(header.registers, 16, [](auto& each, auto& value) { each(value.name, value.value); });
   wire.List(header.ranks, 8, [](auto& ranks, auto& buffers) {
     ranks.List(buffers, 16, [](auto& each, auto& buffer) { each(buffer.name, buffer.bytes); });
   });

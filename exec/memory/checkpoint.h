@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "planner/program/program.h"
 
 namespace tideline {
 
@@ -40,6 +41,7 @@ struct CheckpointHeader {
   std::string data_origin;                       // what --data named, for messages
   std::string data_hash;                         // SHA-256 of its tokens: data may move
   std::vector<double> losses;                    // of the steps done
+  std::vector<RegisterValue> registers;          // persistent ones, the same on every rank
   std::vector<std::vector<BufferRecord>> ranks;  // persistent buffers
   bool operator==(const CheckpointHeader&) const = default;
 };

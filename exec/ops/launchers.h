@@ -48,6 +48,10 @@ Status LaunchSumLoss(const OpCall& call);
 // optimizer.cu
 Status LaunchAdamW(const OpCall& call);
 Status LaunchCast(const OpCall& call);
+// gradients.cu
+inline constexpr int kMostNormSpans = 1024;  // of one kSquareSumParts: they travel with its launch
+Status LaunchSquareSumParts(const OpCall& call);
+Status LaunchSquareSum(const OpCall& call);
 // initialize.cu
 Status LaunchFill(const OpCall& call);
 Status LaunchInitNormal(const OpCall& call);

@@ -153,6 +153,11 @@ Columns ColumnsOf(const OpCall& call) {
   return {.count = count, .valid = valid, .first = first};
 }
 
+// Rounded once; exact for powers of two that do not leave fp32.
+float ScaleOf(const OpCall& call) {
+  return static_cast<float>(double{call.attributes().loss_scale} * call.Scalar(0, 1.0));
+}
+
 }  // namespace
 
 Status LaunchCrossEntropy(const OpCall& call) {
@@ -167,7 +172,7 @@ Status LaunchCrossEntropyGrad(const OpCall& call) {
   return WithFormat(call.TypeOf(0), [&]<typename T>(Type<T>) {
     return Launch<CrossEntropyGrad<T>>(call.target(), call.Rows(0), call.Read<T>(0),
                                        call.Read<int32_t>(1), call.Read(2), call.Write<T>(3),
-                                       ColumnsOf(call), call.attributes().loss_scale);
+                                       ColumnsOf(call), ScaleOf(call));
   });
 }
 

@@ -22,9 +22,10 @@ namespace tideline {
 struct LaunchContext {
   LaunchTarget target;
   std::span<void* const> operands;
-  Coordinates coordinates{};  // of this rank
-  int64_t step = 0;           // optimizer steps done before; AdamW's t is step + 1
-  uint64_t seed = 0;          // of initial values
+  Coordinates coordinates{};             // of this rank
+  int64_t step = 0;                      // training steps done before
+  uint64_t seed = 0;                     // of initial values
+  std::span<const double> scalars = {};  // values of the registers that the kernel names
 };
 
 class OpCall {
@@ -38,6 +39,10 @@ class OpCall {
   const std::vector<int64_t>& Shape(int operand) const { return kernel_.operands[operand].shape; }
   DType TypeOf(int operand) const { return kernel_.operands[operand].dtype; }
   int64_t Count(int operand) const { return Elements(Shape(operand)); }
+  // The value of a register, or `otherwise` where the kernel names none.
+  double Scalar(size_t index, double otherwise) const {
+    return index < context_.scalars.size() ? context_.scalars[index] : otherwise;
+  }
   int64_t At(const Affine& affine) const { return affine.At(context_.coordinates); }
 
   // Extent of the last dimension, and the product of all others.

@@ -28,15 +28,17 @@ struct StepConstants {
   float step_size;       // learning rate / (1 - beta1^t)
   float variance_scale;  // 1 / sqrt(1 - beta2^t)
   float epsilon;
+  float factor;  // of the gradient: 1, or what clips it and undoes the loss scale
 };
 
-// m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
+// g = factor gradient; m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
 // p = keep p - step_size m / (sqrt(v) variance_scale + epsilon). The fp32 value of p.
 struct AdamElement {
   float momentum, variance, parameter;
 };
-TIDELINE_HOST_DEVICE AdamElement AdamStep(const StepConstants& c, float gradient, AdamElement old,
+TIDELINE_HOST_DEVICE AdamElement AdamStep(const StepConstants& c, float raw, AdamElement old,
                                           float keep) {
+  const float gradient = c.factor * raw;
   const float momentum = std::fma(c.beta1, old.momentum, c.one_minus_beta1 * gradient);
   const float variance = std::fma(c.beta2, old.variance, c.one_minus_beta2 * gradient * gradient);
   const float denominator = std::fma(Sqrt(variance), c.variance_scale, c.epsilon);
@@ -124,7 +126,8 @@ double Power(double base, int64_t exponent) {
   return result;
 }
 
-StepConstants ConstantsOf(const AdamSettings& settings, double learning_rate, int64_t t) {
+StepConstants ConstantsOf(const AdamSettings& settings, double learning_rate, int64_t t,
+                          float factor) {
   const double beta1 = settings.beta1;
   const double beta2 = settings.beta2;
   return {.beta1 = settings.beta1,
@@ -133,7 +136,8 @@ StepConstants ConstantsOf(const AdamSettings& settings, double learning_rate, in
           .one_minus_beta2 = static_cast<float>(1.0 - beta2),
           .step_size = static_cast<float>(learning_rate / (1.0 - Power(beta1, t))),
           .variance_scale = static_cast<float>(1.0 / std::sqrt(1.0 - Power(beta2, t))),
-          .epsilon = settings.epsilon};
+          .epsilon = settings.epsilon,
+          .factor = factor};
 }
 
 // The spans of the bucket that fall into this shard of `count` elements, and the gaps between them
@@ -195,7 +199,10 @@ Status LaunchAdamW(const OpCall& call) {
   const AdamSettings& settings = call.attributes().adam;
   const int64_t step = call.context().step;
   const double learning_rate = LearningRateAt(settings, step);
-  const StepConstants constants = ConstantsOf(settings, learning_rate, step + 1);
+  // Skipped steps do not count in t; the learning rate follows all of them.
+  const int64_t t = step + 1 - static_cast<int64_t>(call.Scalar(1, 0.0));
+  const float factor = static_cast<float>(call.Scalar(0, 1.0));
+  const StepConstants constants = ConstantsOf(settings, learning_rate, t, factor);
   return WithFormat(call.TypeOf(0), [&]<typename Gradient>(Type<Gradient>) -> Status {
     Stretch stretch = {};
     for (const Segment& segment : SegmentsOf(call, learning_rate, call.Count(0))) {

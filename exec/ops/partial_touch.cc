@@ -17,6 +17,8 @@ std::string_view PartialTouchReason(Op op) {
       return "columns that pad the vocabulary are never read";
     case Op::kSlice:
       return "a rank takes its part of the input";
+    case Op::kSquareSumParts:
+      return "of copies on several ranks one counts";
     default:
       return "";
   }

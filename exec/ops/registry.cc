@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/square_sum.h"
 #include "exec/ops/formats.h"
 #include "exec/ops/launchers.h"
 #include "exec/ops/rotary.h"
@@ -57,6 +58,8 @@ constexpr Entry kEntries[] = {
     {Op::kAdamW, ops::LaunchAdamW, 3},
     {Op::kCast, ops::LaunchCast, 1},
     {Op::kSlice, ops::LaunchSlice, 1},
+    {Op::kSquareSumParts, ops::LaunchSquareSumParts, 1},
+    {Op::kSquareSum, ops::LaunchSquareSum, 1},
 };
 
 const Entry* Find(Op op) {
@@ -160,6 +163,48 @@ Status CheckBoxes(const Kernel& kernel) {
   return absl::OkStatus();
 }
 
+template <typename Span>
+Status CheckAscend(const std::string& name, const std::vector<Span>& spans) {
+  int64_t done = 0;
+  for (const Span& span : spans) {
+    if (span.begin < done || span.end < span.begin) {
+      return InputError(absl::StrCat("kernel ", name, ": span [", span.begin, ", ", span.end,
+                                     ") does not follow the one before; spans must ascend"));
+    }
+    done = span.end;
+  }
+  return absl::OkStatus();
+}
+
+// The operands that hold digits have as many as digits there are.
+Status CheckSquareSum(const Kernel& kernel) {
+  if (kernel.op != Op::kSquareSumParts && kernel.op != Op::kSquareSum) return absl::OkStatus();
+  if (kernel.attributes.norm_spans.size() > size_t{ops::kMostNormSpans}) {
+    return UnavailableError(absl::StrCat(
+        "kernel ", std::string(Name(kernel.op)), ": ", kernel.attributes.norm_spans.size(),
+        " spans, there is code for ", ops::kMostNormSpans, "; plan with a smaller bucket"));
+  }
+  for (size_t operand = kernel.op == Op::kSquareSumParts ? 1 : 0; operand < 2; ++operand) {
+    const std::vector<int64_t>& shape = kernel.operands[operand].shape;
+    const size_t dimensions = kernel.op == Op::kSquareSum && operand == 1 ? 1 : 2;
+    if (shape.size() == dimensions && shape.back() == SquareSum::kValues) continue;
+    return InputError(absl::StrCat("kernel ", std::string(Name(kernel.op)), ": operand ", operand,
+                                   " must have ", dimensions, " dimensions, the last of ",
+                                   SquareSum::kValues));
+  }
+  return absl::OkStatus();
+}
+
+// No op takes more registers than its comment names.
+Status CheckScalars(const Kernel& kernel) {
+  size_t most = 0;
+  if (kernel.op == Op::kAdamW) most = 2;
+  if (kernel.op == Op::kCrossEntropyGrad) most = 1;
+  if (kernel.scalars.size() <= most) return absl::OkStatus();
+  return InputError(absl::StrCat("kernel ", std::string(Name(kernel.op)), ": ",
+                                 kernel.scalars.size(), " scalars, it takes at most ", most));
+}
+
 Status CheckAttributes(const Kernel& kernel) {
   const Attributes& attributes = kernel.attributes;
   const std::string name(Name(kernel.op));
@@ -187,14 +232,9 @@ Status CheckAttributes(const Kernel& kernel) {
                                    ": no init box says which parameter it makes; "
                                    "give attributes.init"));
   }
-  int64_t done = 0;
-  for (const AdamSpan& span : attributes.spans) {
-    if (span.begin < done || span.end < span.begin) {
-      return InputError(absl::StrCat("kernel ", name, ": span [", span.begin, ", ", span.end,
-                                     ") does not follow the one before; spans must ascend"));
-    }
-    done = span.end;
-  }
+  TL_RETURN_IF_ERROR(CheckAscend(name, attributes.spans));
+  TL_RETURN_IF_ERROR(CheckAscend(name, attributes.norm_spans));
+  TL_RETURN_IF_ERROR(CheckSquareSum(kernel));
   return CheckBoxes(kernel);
 }
 
@@ -226,6 +266,7 @@ Status CheckSupported(const Kernel& kernel) {
   TL_RETURN_IF_ERROR(CheckOperands(kernel.op, kernel.attributes, {kernel.operands.begin(), middle},
                                    {middle, kernel.operands.end()}));
   TL_RETURN_IF_ERROR(CheckTypes(kernel));
+  TL_RETURN_IF_ERROR(CheckScalars(kernel));
   return CheckAttributes(kernel);
 }
 

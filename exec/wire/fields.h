@@ -1,8 +1,8 @@
 // FieldWriter and FieldReader: one list of a message's fields serves writing and reading.
 //
 // A message has one function that names its fields in wire order,
-//   template <typename Wire, IsOrConst<StepMessage> Step>
-//   void Fields(Wire& wire, Step& step) { wire(step.step, step.loss, step.seconds); }
+//   template <typename Wire, IsOrConst<LaneMessage> Lane>
+//   void Fields(Wire& wire, Lane& lane) { wire(lane.rank, lane.lane, lane.name); }
 // so that the two directions cannot differ. What a field takes is decided by its type: numbers and
 // flags as they lie, texts and vectors of numbers after their length, arrays without one.
 #ifndef TIDELINE_EXEC_WIRE_FIELDS_H_

@@ -35,9 +35,7 @@ void FrameSink::Add(const MemorySample& sample) {
   samples_.clear();
 }
 
-void FrameSink::OnStep(int64_t step, double loss, double seconds) {
-  Write(FrameType::kStep, EncodeStep({step, loss, seconds}));
-}
+void FrameSink::OnStep(const StepResult& result) { Write(FrameType::kStep, EncodeStep(result)); }
 
 void FrameSink::OnNote(std::string_view text) { Write(FrameType::kNote, text); }
 

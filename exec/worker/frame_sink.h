@@ -22,7 +22,7 @@ class FrameSink : public RunSink, public RunObserver {
   void DeclareLane(int32_t rank, uint16_t lane, std::string_view name) override;
   void Add(const RunEvent& event) override;
   void Add(const MemorySample& sample) override;
-  void OnStep(int64_t step, double loss, double seconds) override;
+  void OnStep(const StepResult& result) override;
   void OnNote(std::string_view text) override;
 
   // Sends what is still held back; the first error of any write.

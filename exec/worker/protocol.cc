@@ -50,9 +50,16 @@ void Fields(Wire& wire, Request& request) {
   Fields(wire, request.save_weights);
 }
 
-template <typename Wire, IsOrConst<StepMessage> Step>
+template <typename Wire, IsOrConst<StepGradients> Gradients>
+void Fields(Wire& wire, Gradients& gradients) {
+  wire.Optional(gradients.norm, [](auto& each, auto& norm) { each(norm); });
+  wire(gradients.loss_scale, gradients.skipped);
+}
+
+template <typename Wire, IsOrConst<StepResult> Step>
 void Fields(Wire& wire, Step& step) {
   wire(step.step, step.loss, step.seconds);
+  wire.Optional(step.gradients, [](auto& each, auto& gradients) { Fields(each, gradients); });
 }
 
 template <typename Wire, IsOrConst<LaneMessage> Lane>
@@ -89,11 +96,13 @@ void Fields(Wire& wire, Rank& rank) {
        rank.time_ns.stall, rank.step_time_ns);
 }
 
+constexpr uint64_t kLeastGradientsBytes = 10;
 constexpr uint64_t kTouchedBytes = 17;
+constexpr Op kLastOp = static_cast<Op>(static_cast<int>(Op::kCount) - 1);
 
 template <typename Wire, IsOrConst<TouchedOp> Touched>
 void Fields(Wire& wire, Touched& touched) {
-  wire.Choice(touched.op, Op::kSlice);
+  wire.Choice(touched.op, kLastOp);
   wire(touched.declared_bytes, touched.touched_bytes);
 }
 
@@ -107,6 +116,7 @@ void Fields(Wire& wire, Report& report) {
   wire(report.losses, report.resumed_from_step, report.counted_steps);
   ListFields(wire, report.ranks, kLeastRankBytes);
   ListFields(wire, report.touched, kTouchedBytes);
+  ListFields(wire, report.gradients, kLeastGradientsBytes);
   wire(report.finding);
 }
 
@@ -200,10 +210,10 @@ Status CheckHello(std::string_view payload) {
   return absl::OkStatus();
 }
 
-std::string EncodeStep(const StepMessage& step) { return Encode(step); }
+std::string EncodeStep(const StepResult& step) { return Encode(step); }
 
-StatusOr<StepMessage> DecodeStep(std::string_view payload) {
-  TL_ASSIGN_OR_RETURN(StepMessage step, Decode<StepMessage>("step", payload));
+StatusOr<StepResult> DecodeStep(std::string_view payload) {
+  TL_ASSIGN_OR_RETURN(StepResult step, Decode<StepResult>("step", payload));
   if (step.step < 0) return Malformed("step");
   return step;
 }

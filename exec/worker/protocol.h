@@ -21,7 +21,7 @@
 
 namespace tideline {
 
-inline constexpr uint32_t kWorkerProtocolVersion = 4;
+inline constexpr uint32_t kWorkerProtocolVersion = 5;
 
 enum class FrameType : uint8_t {
   kRequest,
@@ -66,12 +66,6 @@ struct WorkerRequest {
   WeightMap save_weights;
 };
 
-struct StepMessage {
-  int64_t step = 0;
-  double loss = 0;
-  double seconds = 0;
-};
-
 struct LaneMessage {
   int32_t rank = 0;
   uint16_t lane = 0;
@@ -80,7 +74,7 @@ struct LaneMessage {
 
 std::string EncodeRequest(const WorkerRequest& request);
 std::string EncodeHello();
-std::string EncodeStep(const StepMessage& step);
+std::string EncodeStep(const StepResult& step);
 std::string EncodeLane(const LaneMessage& lane);
 std::string EncodeEvents(const std::vector<RunEvent>& events);
 std::string EncodeSamples(const std::vector<MemorySample>& samples);
@@ -90,7 +84,7 @@ std::string EncodeFailure(const Status& status);
 // Errors (exit 5) say which message and that it is malformed, or which version the other side has.
 StatusOr<WorkerRequest> DecodeRequest(std::string_view payload);
 Status CheckHello(std::string_view payload);
-StatusOr<StepMessage> DecodeStep(std::string_view payload);
+StatusOr<StepResult> DecodeStep(std::string_view payload);
 StatusOr<LaneMessage> DecodeLane(std::string_view payload);
 StatusOr<std::vector<RunEvent>> DecodeEvents(std::string_view payload);
 StatusOr<std::vector<MemorySample>> DecodeSamples(std::string_view payload);

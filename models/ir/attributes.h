@@ -60,16 +60,21 @@ enum class Op : uint8_t {
   kReluGrad,                // dy, y -> dx
   kSwiGluGrad,              // dy, gate, up -> dgate, dup
   kCausalSoftmaxGrad,       // dprobabilities, probabilities -> dscores
-  kCrossEntropyGrad,  // logits, targets, lse -> dlogits       loss_scale; valid_columns; row_offset
+  kCrossEntropyGrad,        // logits, targets, lse -> dlogits       loss_scale; valid_columns;
+                            // row_offset.
+                            // Scalar, when given: multiplies loss_scale
   // Step and memory.
-  kFill,        // -> y                         constant
-  kInitNormal,  // -> y                         init_stddev; seeded by (seed, parameter, global
-                // element)
-  kAccumulate,  // x, y (inout): y += x
-  kScale,       // y (inout): y *= constant
-  kSumLoss,     // loss[b,s], total (inout): total += sum in order    accumulate
-  kAdamW,       // gradient, parameter, [master,] momentum, variance (inout)   adam; spans
-  kCast,        // x -> y                       between dtypes
+  kFill,            // -> y                         constant
+  kInitNormal,      // -> y                         init_stddev; seeded by (seed, parameter, global
+                    // element)
+  kAccumulate,      // x, y (inout): y += x
+  kScale,           // y (inout): y *= constant
+  kSumLoss,         // loss[b,s], total (inout): total += sum in order    accumulate
+  kAdamW,           // gradient, parameter, [master,] momentum, variance (inout)   adam; spans
+  kCast,            // x -> y                       between dtypes
+  kSquareSumParts,  // gradient -> parts[n, SquareSum::kValues] (fp32)   norm_spans; element_offset:
+                    // exact sums of squares of n runs of elements (base/square_sum.h)
+  kSquareSum,       // parts -> total[SquareSum::kValues] (inout)    accumulate
   // Between ranks of the tensor axis; lowered to Collective instructions, never to kernels.
   kAllReduce,      // x -> y (sum, or maximum when `maximum`)
   kAllGather,      // x -> y                       dimension: concatenated over the axis
@@ -84,6 +89,15 @@ struct AdamSpan {
   int64_t end = 0;
   bool decay = false;
   bool operator==(const AdamSpan&) const = default;
+};
+
+// A run of elements of a parameter bucket in a sum over all parameters. Ranks may hold copies of
+// the same elements: only the copy whose number, `copy` on the rank, is 0 counts.
+struct NormSpan {
+  int64_t begin = 0;
+  int64_t end = 0;
+  Affine copy = {};
+  bool operator==(const NormSpan&) const = default;
 };
 
 // How the learning rate falls once it has warmed up (models/ir/learning_rate.h).
@@ -146,8 +160,9 @@ struct Attributes {
   float init_stddev = 0.0f;
   std::vector<InitBox> init;  // kInitNormal, kFill of a parameter
   AdamSettings adam;
-  std::vector<AdamSpan> spans;  // kAdamW; in elements of the whole bucket
-  Affine element_offset;        // kAdamW: where this rank's shard begins in the bucket
+  std::vector<AdamSpan> spans;       // kAdamW; in elements of the whole bucket
+  Affine element_offset;             // where this rank's shard begins in the bucket
+  std::vector<NormSpan> norm_spans;  // kSquareSumParts; elements of no span do not count
   bool operator==(const Attributes&) const = default;
 };
 

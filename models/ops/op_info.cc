@@ -65,6 +65,8 @@ constexpr Row kRows[] = {
     {Op::kAdamW, "adamw",
      "gradient[.]:s -> parameter[.]:m ?master[.]:m momentum[.]:m variance[.]:m"},
     {Op::kCast, "cast", "x[*]:s -> y[*]:s"},
+    {Op::kSquareSumParts, "square_sum_parts", "gradient[.]:s -> parts[.]:f"},
+    {Op::kSquareSum, "square_sum", "parts[.]:f -> total[.]:g"},
     {Op::kAllReduce, "all_reduce", "x[*]:s -> y[*]:s", "", "", "", true},
     {Op::kAllGather, "all_gather", "x[*]:s -> y[*]:s", "", "", "", true},
     {Op::kReduceScatter, "reduce_scatter", "x[*]:s -> y[*]:s", "", "", "", true},

@@ -47,7 +47,13 @@ class Compiler {
       specs.push_back({tensor.shape, tensor.dtype, access});
       AddOperand(node.outputs[output], access);
     }
-    compiled.accumulate = context_.Compute(node.name, node.op, node.attributes, specs, node.phase);
+    // The gradient of everything else is a multiple of the loss's.
+    std::vector<uint32_t> scalars;
+    if (node.op == Op::kCrossEntropyGrad && context_.gate.loss_scale != kNoId) {
+      scalars = {context_.gate.loss_scale};
+    }
+    compiled.accumulate =
+        context_.Compute(node.name, node.op, node.attributes, specs, node.phase, scalars);
     compiled.overwrite = compiled.accumulate;
     if (!node.attributes.accumulate) return;
     Attributes attributes = node.attributes;

@@ -4,6 +4,7 @@
 #include "planner/lowering/body.h"
 #include "planner/lowering/prologue.h"
 #include "planner/lowering/stage_context.h"
+#include "planner/lowering/update_gate.h"
 #include "planner/program/builder.h"
 
 namespace tideline {
@@ -37,9 +38,10 @@ Program Emit(const Draft& draft, bool evaluation) {
   ProgramBuilder builder(&program);
   const int32_t stages = draft.size(Axis::kPipeline);
   for (int32_t stage = 0; stage < stages; ++stage) builder.AddRole(absl::StrCat("stage ", stage));
+  const UpdateGate gate = AddGate(draft.plan.gradients, &program);
   for (int32_t stage = 0; stage < stages; ++stage) {
     StageContext context =
-        MakeStageContext(draft, stage, &program, &builder, static_cast<uint32_t>(stage));
+        MakeStageContext(draft, stage, &program, &builder, static_cast<uint32_t>(stage), gate);
     EmitPrologue(context);
     EmitBody(context, BodyKind::kTraining);
     if (evaluation) EmitBody(context, BodyKind::kEvaluation);

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "planner/lowering/update_gate.h"
 
 namespace tideline {
 
@@ -187,25 +188,30 @@ void GradientSync::Update(size_t b) {
     }
     operands.push_back(operand);
   };
-  const bool gradient_is_whole = context_.zero < 2;
-  add(gradient_is_whole ? buffers.gradient : buffers.gradient_shard, dtype_, Access::kRead,
-      gradient_is_whole);
+  specs.push_back({shape, dtype_, Access::kRead});
+  operands.push_back(FinalGradient(context_, b));
   add(buffers.parameter, plan.dtype, Access::kReadWrite, context_.zero < 3);
   if (buffers.master != kNoId) add(buffers.master, DType::kF32, Access::kReadWrite, false);
   add(buffers.momentum, DType::kF32, Access::kReadWrite, false);
   add(buffers.variance, DType::kF32, Access::kReadWrite, false);
-  writer_.Append(
-      context_.Compute(Label("update", b), Op::kAdamW, attributes, specs, Phase::kUpdate),
-      operands);
+  const UpdateGate& gate = context_.gate;
+  std::vector<uint32_t> scalars;
+  if (gate.factor != kNoId) scalars.push_back(gate.factor);
+  if (gate.skipped_steps != kNoId) scalars.push_back(gate.skipped_steps);
+  Instruction update =
+      context_.Compute(Label("update", b), Op::kAdamW, attributes, specs, Phase::kUpdate, scalars);
+  update.guard = gate.update;
+  writer_.Append(update, operands);
 }
 
 void GradientSync::GatherParameters(size_t b) {
   if (context_.zero != 1 && context_.zero != 2) return;
   const Bucket& bucket = context_.parameters.buckets[b];
   const DType dtype = context_.draft->plan.dtype;
-  const Instruction gather = context_.Communicate(Label("gather", b), CollectiveKind::kAllGather,
-                                                  context_.data_lane, context_.data_group, dtype, 1,
-                                                  bucket.shard, Reduction::kSum, Phase::kUpdate);
+  Instruction gather = context_.Communicate(Label("gather", b), CollectiveKind::kAllGather,
+                                            context_.data_lane, context_.data_group, dtype, 1,
+                                            bucket.shard, Reduction::kSum, Phase::kUpdate);
+  gather.guard = context_.gate.update;
   const Operand in_place[] = {
       UpdateOf(context_.buffers[b].parameter, 0, bucket.padded * SizeOf(dtype))};
   writer_.Append(gather, in_place);
@@ -219,6 +225,7 @@ void GradientSync::Finish() {
     Reduce(b, last);
   }
   TL_CHECK(reduced_.size() == states_.size(), "every bucket is reduced once");
+  if (context_.gate.control.any()) EmitGate(context_, writer_);
   for (const size_t b : reduced_) {
     Update(b);
     GatherParameters(b);

@@ -13,7 +13,8 @@ void AddLanes(StageContext& context) {
   const bool first = context.has_block(0);
   const bool last = context.has_block(draft.graph.blocks - 1);
   if (first || last) context.host_to_device = builder.LaneOf(role, {LaneKind::kHostToDevice});
-  if (last) context.device_to_host = builder.LaneOf(role, {LaneKind::kDeviceToHost});
+  const bool gated = context.gate.control.any();
+  if (last || gated) context.device_to_host = builder.LaneOf(role, {LaneKind::kDeviceToHost});
   const auto add_group = [&](const Group& group, uint16_t* lane, uint32_t* id) {
     *id = builder.Intern(group);
     *lane = builder.LaneOf(role, {LaneKind::kGroup, *id});
@@ -27,6 +28,13 @@ void AddLanes(StageContext& context) {
   for (const Bucket& bucket : context.parameters.buckets) {
     if (bucket.stages.empty()) continue;
     add_group({{Axis::kPipeline}, bucket.stages}, &context.tied_lane, &context.tied_group);
+  }
+  if (gated) {
+    Group world;
+    for (const Axis axis : {Axis::kData, Axis::kPipeline, Axis::kTensor}) {
+      if (draft.size(axis) > 1) world.axes.push_back(axis);
+    }
+    if (!world.axes.empty()) add_group(world, &context.world_lane, &context.world_group);
   }
   for (const ScheduleItem& item : draft.order[context.stage]) {
     if (item.kind == ScheduleItem::Kind::kRun) continue;
@@ -89,13 +97,15 @@ uint32_t StageContext::AddBuffer(std::string_view name, int64_t bytes, Category 
 }
 
 Instruction StageContext::Compute(std::string_view name, Op op, const Attributes& attributes,
-                                  const std::vector<OperandSpec>& operands, Phase phase) {
+                                  const std::vector<OperandSpec>& operands, Phase phase,
+                                  const std::vector<uint32_t>& scalars) {
   Kernel kernel;
   kernel.op = op;
   kernel.attributes = attributes;
   kernel.operands = operands;
   kernel.work = WorkOf(op, attributes, operands);
   kernel.compute_dtype = draft->plan.dtype;
+  kernel.scalars = scalars;
   Instruction instruction{.kind = InstructionKind::kCompute, .phase = phase, .lane = kComputeLane};
   instruction.what = builder->Intern(kernel);
   instruction.name = builder->Intern(name);
@@ -104,10 +114,11 @@ Instruction StageContext::Compute(std::string_view name, Op op, const Attributes
 
 Instruction StageContext::Communicate(std::string_view name, CollectiveKind kind, uint16_t lane,
                                       uint32_t group, DType dtype, int64_t outer, int64_t block,
-                                      Reduction reduction, Phase phase) {
+                                      Reduction reduction, Phase phase,
+                                      std::optional<CollectiveAlgorithm> algorithm) {
   const Collective collective{.kind = kind,
                               .reduction = reduction,
-                              .algorithm = draft->plan.collective_algorithm,
+                              .algorithm = algorithm.value_or(draft->plan.collective_algorithm),
                               .order = draft->plan.reduction_order,
                               .group = group,
                               .dtype = dtype,
@@ -141,8 +152,9 @@ Operand UpdateOf(uint32_t buffer, int64_t offset, int64_t bytes) {
 }
 
 StageContext MakeStageContext(const Draft& draft, int32_t stage, Program* program,
-                              ProgramBuilder* builder, uint32_t role_id) {
+                              ProgramBuilder* builder, uint32_t role_id, const UpdateGate& gate) {
   StageContext context;
+  context.gate = gate;
   context.draft = &draft;
   context.stage = stage;
   context.parameters = LayOutParameters(draft, stage);

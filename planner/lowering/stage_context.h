@@ -4,6 +4,7 @@
 #define TIDELINE_PLANNER_LOWERING_STAGE_CONTEXT_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,7 @@ struct StageContext {
   Program* program = nullptr;
   ProgramBuilder* builder = nullptr;
   uint32_t role_id = 0;
+  UpdateGate gate;  // with registers when the plan's gradients are clipped or its loss is scaled
 
   // Lanes and groups; kNoLane and kNoId where unused.
   static constexpr uint16_t kNoLane = UINT16_MAX;
@@ -47,6 +49,8 @@ struct StageContext {
   uint32_t tensor_group = kNoId;
   uint32_t data_group = kNoId;
   uint32_t tied_group = kNoId;
+  uint16_t world_lane = kNoLane;  // of all ranks; with a gate
+  uint32_t world_group = kNoId;
 
   std::vector<BucketBuffers> buffers;  // per bucket
   uint32_t loss_total = kNoId;         // where the head is
@@ -61,19 +65,21 @@ struct StageContext {
 
   // An instruction of a kernel on the compute lane, without operands.
   Instruction Compute(std::string_view name, Op op, const Attributes& attributes,
-                      const std::vector<OperandSpec>& operands, Phase phase);
-  // A collective of the plan's algorithm and order.
+                      const std::vector<OperandSpec>& operands, Phase phase,
+                      const std::vector<uint32_t>& scalars = {});
+  // A collective of the plan's order, and of its algorithm unless another is given.
   Instruction Communicate(std::string_view name, CollectiveKind kind, uint16_t lane, uint32_t group,
                           DType dtype, int64_t outer, int64_t block, Reduction reduction,
-                          Phase phase);
+                          Phase phase, std::optional<CollectiveAlgorithm> algorithm = {});
 
   // The element where this rank's shard of a bucket begins.
   Affine ShardBegin(const Bucket& bucket) const;
 };
 
-// Lanes, groups and persistent buffers of `stage`; the role must exist.
+// Lanes, groups and persistent buffers of `stage`; the role must exist, and the registers of
+// `gate`.
 StageContext MakeStageContext(const Draft& draft, int32_t stage, Program* program,
-                              ProgramBuilder* builder, uint32_t role_id);
+                              ProgramBuilder* builder, uint32_t role_id, const UpdateGate& gate);
 
 // The coordinate difference, along the pipeline axis of `pp` stages, to the other end of a
 // transfer: activations go to the next stage, gradients to the one before (around the ends when

@@ -212,6 +212,20 @@ Status FromFile(const plan_file::Optimizer& from, const std::string& where, Adam
   return absl::OkStatus();
 }
 
+void ToFile(const GradientControl& from, plan_file::Optimizer* to) {
+  to->set_clip_norm(from.clip_norm);
+  to->set_loss_scale(from.initial_loss_scale);
+  to->set_loss_scale_steps(from.growth_steps);
+}
+
+GradientControl FromFile(const plan_file::Optimizer& from, DType dtype) {
+  GradientControl to;
+  to.clip_norm = from.clip_norm();
+  to.initial_loss_scale = from.has_loss_scale() ? from.loss_scale() : DefaultLossScale(dtype);
+  if (from.has_loss_scale_steps()) to.growth_steps = from.loss_scale_steps();
+  return to;
+}
+
 void ToFile(const Plan& plan, plan_file::Plan* file) {
   file->set_schema_version(kSchemaVersion);
   file->set_graph_hash(plan.graph_hash);
@@ -222,6 +236,7 @@ void ToFile(const Plan& plan, plan_file::Plan* file) {
   file->set_dtype(std::string(Word(kDTypes, plan.dtype)));
   file->set_grad_dtype(std::string(Word(kDTypes, plan.grad_dtype)));
   ToFile(plan.optimizer, file->mutable_optimizer());
+  ToFile(plan.gradients, file->mutable_optimizer());
   plan_file::Mesh* mesh = file->mutable_mesh();
   mesh->set_dp(plan.dp);
   mesh->set_pp(plan.pp);
@@ -305,6 +320,7 @@ StatusOr<Plan> FromFile(const plan_file::Plan& file, const std::string& where) {
   TL_RETURN_IF_ERROR(ReadWord(kOrders, file.collectives().order(), where, "collectives.order", true,
                               &plan.reduction_order));
   TL_RETURN_IF_ERROR(FromFile(file.optimizer(), where, &plan.optimizer));
+  plan.gradients = FromFile(file.optimizer(), plan.dtype);
   FillDefaults(model, &plan);
   for (const plan_file::Chunk& chunk : file.stages()) {
     plan.stages.push_back({chunk.stage(), chunk.first_block(), chunk.blocks()});

@@ -51,6 +51,9 @@ inline constexpr int64_t kMostBlockPasses = int64_t{1}
 // Of a training run, and so of its learning rate's schedule.
 inline constexpr int64_t kMostSteps = 1'000'000'000;
 
+// The loss scale that a plan of this type has at first when it says none (DEFINITIONS 12a).
+constexpr double DefaultLossScale(DType dtype) { return dtype == DType::kF16 ? 65536.0 : 0.0; }
+
 struct Plan {
   std::string graph_hash;
   ModelConfig model;
@@ -60,6 +63,7 @@ struct Plan {
   DType dtype = DType::kBF16;
   DType grad_dtype = DType::kF32;
   AdamSettings optimizer;
+  GradientControl gradients;  // clip_norm, loss_scale and loss_scale_steps of the optimizer
 
   int32_t dp = 1, pp = 1, tp = 1;
   std::array<Axis, kAxes> mesh_order{Axis::kData, Axis::kPipeline, Axis::kTensor};

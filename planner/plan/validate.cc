@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/square_sum.h"
 #include "models/cluster/validate.h"
 #include "models/zoo/model.h"
 
@@ -40,7 +41,14 @@ Status CheckWorkload(const Plan& plan, const ModelTraits& model) {
                    std::string(Name(plan.dtype)), "; write fp32 or ",
                    std::string(Name(plan.dtype)));
   }
-  return ValidateOptimizer(plan.optimizer);
+  TL_RETURN_IF_ERROR(ValidateOptimizer(plan.optimizer));
+  TL_RETURN_IF_ERROR(ValidateGradientControl(plan.gradients));
+  if (plan.gradients.any() && plan.cluster.gpus() > SquareSum::kMostSummed) {
+    return Invalid("optimizer.clip_norm", "and loss_scale need a norm over all GPUs; ",
+                   plan.cluster.gpus(), " are more than ", SquareSum::kMostSummed,
+                   ", as far as it is exact; write 0 for both");
+  }
+  return absl::OkStatus();
 }
 
 Status CheckSchedule(const AdamSettings& adam) {
@@ -184,6 +192,18 @@ Status ValidateOptimizer(const AdamSettings& adam) {
   TL_RETURN_IF_ERROR(CheckReal("optimizer.epsilon", adam.epsilon, 0, false));
   TL_RETURN_IF_ERROR(CheckReal("optimizer.decay", adam.decay, 0, true));
   return CheckSchedule(adam);
+}
+
+Status ValidateGradientControl(const GradientControl& gradients) {
+  TL_RETURN_IF_ERROR(CheckReal("optimizer.clip_norm", gradients.clip_norm, 0, true));
+  if (!gradients.scales_loss()) return absl::OkStatus();
+  const double scale = gradients.initial_loss_scale;
+  int exponent = 0;
+  if (!(scale >= 1 && scale <= kLargestLossScale) || std::frexp(scale, &exponent) != 0.5) {
+    return Invalid("optimizer.loss_scale", "is ", scale,
+                   "; it must be a power of two from 1 to 2^140, such as 65536, or 0 for none");
+  }
+  return CheckRange("optimizer.loss_scale_steps", gradients.growth_steps, 1, kMostSteps);
 }
 
 Status Validate(const Plan& plan) {

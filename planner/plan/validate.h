@@ -15,6 +15,9 @@ Status Validate(const Plan& plan);
 // The part of Validate that is about the optimizer.
 Status ValidateOptimizer(const AdamSettings& adam);
 
+// The part about clipping and loss scaling.
+Status ValidateGradientControl(const GradientControl& gradients);
+
 }  // namespace tideline
 
 #endif  // TIDELINE_PLANNER_PLAN_VALIDATE_H_

@@ -49,6 +49,10 @@ StatusOr<Plan> PlanOf(const Workload& workload, const Pins& pins) {
   plan.dtype = pins.dtype.value_or(workload.dtype);
   plan.grad_dtype = pins.grad_dtype.value_or(workload.grad_dtype);
   plan.optimizer = workload.optimizer;
+  plan.gradients = {
+      .clip_norm = workload.clip_norm,
+      .initial_loss_scale = workload.loss_scale.value_or(DefaultLossScale(plan.dtype)),
+      .growth_steps = workload.loss_scale_steps};
   plan.tp = pins.tp.value_or(1);
   plan.pp = pins.pp.value_or(1);
   plan.dp = pins.dp.value_or(1);

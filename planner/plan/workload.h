@@ -20,6 +20,9 @@ struct Workload {
   DType dtype = DType::kBF16;
   DType grad_dtype = DType::kF32;
   AdamSettings optimizer;
+  double clip_norm = 0;              // 0: none
+  std::optional<double> loss_scale;  // none: the type's default; 0: no loss scaling
+  int64_t loss_scale_steps = 2000;
   std::string graph_hash;
 };
 

@@ -49,6 +49,10 @@ void AddAttributes(Hasher& hash, const Attributes& attributes) {
   }
   hash.Add(attributes.spans.size());
   for (const AdamSpan& span : attributes.spans) hash.Add(span.begin).Add(span.end).Add(span.decay);
+  hash.Add(attributes.norm_spans.size());
+  for (const NormSpan& span : attributes.norm_spans) {
+    hash.Add(span.begin).Add(span.end).Add(span.copy);
+  }
 }
 
 uint64_t HashOf(const std::string& name) { return Hasher().Add(std::string_view(name)).value(); }
@@ -62,6 +66,7 @@ uint64_t HashOf(const Kernel& kernel) {
     hash.Add(static_cast<uint64_t>(operand.access));
   }
   hash.Add(kernel.work.bytes_read).Add(kernel.work.bytes_written);
+  for (const uint32_t scalar : kernel.scalars) hash.Add(scalar);
   return hash.value();
 }
 

@@ -80,6 +80,17 @@ class Reader {
   std::string path_;
 };
 
+UpdateGate ReadGate(const file::UpdateGate& in) {
+  return {.control = {.clip_norm = in.clip_norm(),
+                      .initial_loss_scale = in.initial_loss_scale(),
+                      .growth_steps = in.growth_steps()},
+          .factor = in.factor() - 1,
+          .update = in.update() - 1,
+          .loss_scale = in.loss_scale() - 1,
+          .clean_steps = in.clean_steps() - 1,
+          .skipped_steps = in.skipped_steps() - 1};
+}
+
 Affine Reader::ReadAffine(const file::Affine& in, std::string_view field) {
   Affine affine;
   affine.base = in.base();
@@ -139,6 +150,9 @@ Attributes Reader::ReadAttributes(const file::Attributes& in) {
     attributes.spans.push_back({span.begin(), span.end(), span.decay()});
   }
   attributes.element_offset = ReadAffine(in.element_offset(), "element_offset");
+  for (const file::NormSpan& span : in.norm_spans()) {
+    attributes.norm_spans.push_back({span.begin(), span.end(), ReadAffine(span.copy(), "copy")});
+  }
   return attributes;
 }
 
@@ -167,6 +181,7 @@ Kernel Reader::ReadKernel(const file::Kernel& in) {
   kernel.work.k = work.k();
   kernel.work.batch = work.batch();
   kernel.compute_dtype = ReadEnum(in.compute_dtype(), DType::kI32, "compute_dtype");
+  kernel.scalars.assign(in.scalars().begin(), in.scalars().end());
   return kernel;
 }
 
@@ -205,13 +220,20 @@ void Reader::ReadTables(const file::Program& in, Program& program) {
   });
   ForEach(in.host_tasks(), "host_tasks", [&](const file::HostTask& entry) {
     HostTask& task = program.host_tasks.emplace_back();
-    task.kind = ReadEnum(entry.kind(), HostTaskKind::kReadLoss, "kind");
+    task.kind = ReadEnum(entry.kind(), HostTaskKind::kGateUpdate, "kind");
     task.first_sample = ReadAffine(entry.first_sample(), "first_sample");
     task.samples = entry.samples();
     task.sequence = entry.sequence();
+    if (entry.has_gate()) task.gate = ReadGate(entry.gate());
   });
   for (const file::Register& entry : in.registers()) {
-    program.registers.push_back({entry.name(), entry.floating(), entry.lower(), entry.upper()});
+    program.registers.push_back({.name = entry.name(),
+                                 .floating = entry.floating(),
+                                 .lower = entry.lower(),
+                                 .upper = entry.upper(),
+                                 .persistent = entry.persistent(),
+                                 .initial = entry.initial(),
+                                 .replicated = entry.replicated()});
   }
 }
 

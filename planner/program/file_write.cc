@@ -60,6 +60,12 @@ void Write(const Attributes& attributes, file::Attributes* out) {
     entry->set_decay(span.decay);
   }
   Write(attributes.element_offset, out->mutable_element_offset());
+  for (const NormSpan& span : attributes.norm_spans) {
+    file::NormSpan* entry = out->add_norm_spans();
+    entry->set_begin(span.begin);
+    entry->set_end(span.end);
+    Write(span.copy, entry->mutable_copy());
+  }
 }
 
 void Write(const Kernel& kernel, file::Kernel* out) {
@@ -82,6 +88,7 @@ void Write(const Kernel& kernel, file::Kernel* out) {
   work->set_k(kernel.work.k);
   work->set_batch(kernel.work.batch);
   out->set_compute_dtype(static_cast<file::DType>(kernel.compute_dtype));
+  for (const uint32_t scalar : kernel.scalars) out->add_scalars(scalar);
 }
 
 void Write(const Collective& collective, file::Collective* out) {
@@ -94,6 +101,17 @@ void Write(const Collective& collective, file::Collective* out) {
   out->set_dtype(static_cast<file::DType>(collective.dtype));
   out->set_outer(collective.outer);
   out->set_block(collective.block);
+}
+
+void Write(const UpdateGate& gate, file::UpdateGate* out) {
+  out->set_clip_norm(gate.control.clip_norm);
+  out->set_initial_loss_scale(gate.control.initial_loss_scale);
+  out->set_growth_steps(gate.control.growth_steps);
+  out->set_factor(PlusOne(gate.factor));
+  out->set_update(PlusOne(gate.update));
+  out->set_loss_scale(PlusOne(gate.loss_scale));
+  out->set_clean_steps(PlusOne(gate.clean_steps));
+  out->set_skipped_steps(PlusOne(gate.skipped_steps));
 }
 
 void WriteTables(const Program& program, file::Program* out) {
@@ -119,6 +137,7 @@ void WriteTables(const Program& program, file::Program* out) {
     Write(task.first_sample, entry->mutable_first_sample());
     entry->set_samples(task.samples);
     entry->set_sequence(task.sequence);
+    if (task.kind == HostTaskKind::kGateUpdate) Write(task.gate, entry->mutable_gate());
   }
   for (const Register& value : program.registers) {
     file::Register* entry = out->add_registers();
@@ -126,6 +145,9 @@ void WriteTables(const Program& program, file::Program* out) {
     entry->set_floating(value.floating);
     entry->set_lower(value.lower);
     entry->set_upper(value.upper);
+    entry->set_persistent(value.persistent);
+    entry->set_initial(value.initial);
+    entry->set_replicated(value.replicated);
   }
 }
 

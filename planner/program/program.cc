@@ -131,6 +131,24 @@ int64_t OperandOffset(const Program& program, const Operand& operand,
   return operand.offset + program.affines[operand.affine].At(coordinates);
 }
 
+std::vector<uint32_t> RegistersRead(const HostTask& task) {
+  if (task.kind != HostTaskKind::kGateUpdate) return {};
+  std::vector<uint32_t> registers;
+  for (const uint32_t id : {task.gate.loss_scale, task.gate.clean_steps, task.gate.skipped_steps}) {
+    if (id != kNoId) registers.push_back(id);
+  }
+  return registers;
+}
+
+std::vector<uint32_t> RegistersWritten(const HostTask& task) {
+  std::vector<uint32_t> registers = RegistersRead(task);
+  if (task.kind != HostTaskKind::kGateUpdate) return registers;
+  for (const uint32_t id : {task.gate.factor, task.gate.update}) {
+    if (id != kNoId) registers.push_back(id);
+  }
+  return registers;
+}
+
 std::vector<const Section*> Sections(const Role& role) {
   std::vector<const Section*> sections = {&role.prologue};
   for (const Section& body : role.bodies) sections.push_back(&body);

@@ -23,7 +23,10 @@
 // (on an axis of two, +1 and -1 are the same rank), with the one whose distance is the same around
 // the axis;
 // - a collective starts when every member has arrived;
-// - sections are closed: what is sent in one is received in it.
+// - sections are closed: what is sent in one is received in it;
+// - an instruction whose guard register is 0 is skipped: it does nothing, but its waits hold and it
+// keeps its place on its lane. All members of a collective, and both ends of a message, have the
+// same guard.
 // Lists of different ranks are consistent: playing every rank strictly in list order never
 // deadlocks.
 //
@@ -104,7 +107,7 @@ enum class InstructionKind : uint8_t {
   kAlloc,        // what: buffers
   kFree,         // what: buffers
   kHostCompute,  // what: host_tasks;   operands in pinned host memory
-  kPolicy,       // reserved: calls an online policy that writes registers
+  kPolicy,       // reserved: calls an online policy
   kLoop,         // reserved: repeats a range of the list over slices
 };
 
@@ -118,8 +121,8 @@ struct Instruction {
   uint32_t operands_begin = 0, operands_end = 0;  // into Section::operands
   uint32_t waits_begin = 0, waits_end = 0;        // into Section::waits
   uint32_t name = kNoId;                          // into Program::names
-  uint32_t guard = kNoId;                         // into Program::registers; kNoId: always runs
-  int32_t layer = kNone;                          // block of the model, kNone where it has none
+  uint32_t guard = kNoId;  // into Program::registers: skipped while it is 0; kNoId: always runs
+  int32_t layer = kNone;   // block of the model, kNone where it has none
   int32_t micro_batch = kNone;
 };
 
@@ -183,6 +186,9 @@ struct Kernel {
   std::vector<OperandSpec> operands;
   Work work;
   DType compute_dtype = DType::kF32;
+  // Registers whose values go with a launch, in the order that the op's comment gives
+  // (models/ir/attributes.h); empty: the op does without.
+  std::vector<uint32_t> scalars;
   bool operator==(const Kernel&) const = default;
 };
 
@@ -213,6 +219,37 @@ struct Collective {
 enum class HostTaskKind : uint8_t {
   kLoadTokens,  // operand 0: ids, operand 1: targets; int32 [samples, sequence] each
   kReadLoss,    // operand: one fp32, the mean loss of the step; reported
+  kGateUpdate,  // operand: the exact sum of squares of all gradients (base/square_sum.h); writes
+                // registers, reports the norm
+};
+
+// What becomes of gradients before they update parameters; the settings of kGateUpdate.
+struct GradientControl {
+  double clip_norm = 0;           // gradients of a larger norm are scaled down to it; 0: none are
+  double initial_loss_scale = 0;  // a power of two that the loss's gradient is multiplied by; 0: no
+                                  // scaling
+  int64_t growth_steps = 2000;    // steps without overflow after which the scale doubles
+  bool scales_loss() const { return initial_loss_scale != 0; }
+  bool any() const { return clip_norm != 0 || scales_loss(); }
+  bool operator==(const GradientControl&) const = default;
+};
+
+// Of loss scales: 2^-140 still is exact in fp32, so that unscaling is.
+inline constexpr double kLargestLossScale = 0x1p140;
+
+// kGateUpdate: with n the norm of the gradients (unscaled) it writes
+//   factor = min(1, clip_norm / n) / loss_scale, what the update multiplies gradients by.
+// With loss scaling also: when a gradient is no finite number, update = 0, skipped_steps + 1, the
+// scale halves and clean_steps = 0; else update = 1, and after growth_steps of them in a row the
+// scale doubles (up to kLargestLossScale). Registers that a plan has no use for are kNoId.
+struct UpdateGate {
+  GradientControl control;
+  uint32_t factor = kNoId;
+  uint32_t update = kNoId;
+  uint32_t loss_scale = kNoId;
+  uint32_t clean_steps = kNoId;
+  uint32_t skipped_steps = kNoId;
+  bool operator==(const UpdateGate&) const = default;
 };
 
 // Samples are numbered within the step; first + i is sample (step * global_batch + first + i) mod
@@ -222,15 +259,40 @@ struct HostTask {
   Affine first_sample;
   int64_t samples = 0;
   int64_t sequence = 0;
+  UpdateGate gate = {};
   bool operator==(const HostTask&) const = default;
 };
 
-// A run-time value with declared bounds; written by kPolicy, kHostCompute and reductions. None
-// exists yet.
+// The registers that a task reads, and those it writes.
+std::vector<uint32_t> RegistersRead(const HostTask& task);
+std::vector<uint32_t> RegistersWritten(const HostTask& task);
+
+// A run-time value of each rank, with declared bounds.
+//
+// It lives on the host lane: host tasks write it (a reduction's result reaches it through a copy to
+// pinned memory), and what comes later in the list sees the new value: host tasks, guards, and the
+// scalars of kernels, which are read when the kernel is launched. A value outside its bounds ends
+// the run. The simulator has no values: it plays every guarded instruction.
 struct Register {
-  std::string name;
-  bool floating = false;
+  std::string name;       // unique; what checkpoints call it
+  bool floating = false;  // else a whole number of magnitude up to 2^53
   double lower = 0, upper = 0;
+  // Persistent: has `initial` at first, keeps its value from section to section and belongs to the
+  // training state. Others hold nothing when a section begins.
+  bool persistent = false;
+  double initial = 0;
+  // Equal on all ranks whenever it has been written equally often; persistent ones are, and the
+  // guards of communication must be.
+  bool replicated = false;
+  bool operator==(const Register&) const = default;
+};
+inline constexpr double kLargestWholeRegister = 0x1p53;
+
+// A persistent register in the training state: what checkpoints hold.
+struct RegisterValue {
+  std::string name;
+  double value = 0;
+  bool operator==(const RegisterValue&) const = default;
 };
 
 // ---- The whole ----

@@ -4,6 +4,7 @@
 #include "planner/program/message.h"
 #include "planner/program/verify_communication.h"
 #include "planner/program/verify_memory.h"
+#include "planner/program/verify_registers.h"
 #include "planner/program/verify_structure.h"
 
 namespace tideline {
@@ -24,6 +25,7 @@ Status VerifyCapacity(const Program& program, const VerifyOptions& options) {
 
 Status VerifyAll(const Program& program, const VerifyOptions& options) {
   TL_RETURN_IF_ERROR(VerifyStructure(program));
+  TL_RETURN_IF_ERROR(VerifyRegisterUse(program));
   for (uint32_t role = 0; role < program.roles.size(); ++role) {
     TL_RETURN_IF_ERROR(VerifyMemory(program, role));
   }

@@ -4,16 +4,17 @@
 // buffer):
 // 1. structure: ids in range, operands inside their buffers, waits earlier in the list and on
 // another lane;
+//    registers of sound bounds, each written before it is read;
 // 2. lifetimes: kAlloc before, kFree after every access in the happens-before relation; every
 // buffer of a section is
 //    allocated and freed once; what a body leaves resident is what it found (persistent buffers
 //    only);
 // 3. every byte read was written before it (happens-before), persistent ones by the prologue or the
-// body itself;
+// body itself; a write under a guard counts only for reads under the same guard;
 // 4. no two unordered accesses to overlapping bytes of a buffer (or, with addresses, of the arena)
 // of which one writes;
 // 5. every peer's sends match its receives in order and bytes; every group issues the same
-// collectives in one order;
+// collectives in one order, under the same guards;
 //    playing every rank strictly in list order does not deadlock;
 // 6. the extent of every space is within its capacity.
 // Happens-before on one rank: lane order and waits (vector clocks per lane); sections follow each

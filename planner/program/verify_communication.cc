@@ -236,8 +236,16 @@ class Play {
       return InternalError(Message(WhereIs(actor), " moves ", bytes, " bytes, but ", WhereIs(other),
                                    " at the other end moves ", other_bytes));
     }
+    TL_RETURN_IF_ERROR(CheckSameGuard(actor, other));
     moved_ = {actor, other};
     return absl::OkStatus();
+  }
+
+  // Else one of the two could wait for one that skips.
+  Status CheckSameGuard(Actor actor, Actor other) const {
+    if (At(actor).guard == At(other).guard) return absl::OkStatus();
+    return InternalError(Message(WhereIs(actor), " has another guard than ", WhereIs(other),
+                                 ", which it meets; guard both by the same register"));
   }
 
   Status StepCollective(Actor actor) {
@@ -255,6 +263,7 @@ class Play {
                                      " of ", theirs.outer, " x ", theirs.block, ": ",
                                      WhereIs(member)));
       }
+      TL_RETURN_IF_ERROR(CheckSameGuard(actor, member));
     }
     moved_ = members;
     return absl::OkStatus();

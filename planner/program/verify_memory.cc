@@ -19,6 +19,7 @@ constexpr uint32_t kEarlierSection = kNoId - 1;
 struct History {
   int64_t end = 0;
   uint32_t writer = kNobody;
+  uint32_t guard = kNoId;         // the bytes hold something only where this register is not 0
   std::vector<uint32_t> readers;  // since the write; the last one of each lane
 };
 
@@ -147,7 +148,8 @@ class SectionChecker {
     }
     if (after != nullptr) {
       for (const auto& [begin, history] : histories_) {
-        if (history.writer != kNobody) after->emplace_back(begin, history.end);
+        const bool always = history.writer != kNobody && history.guard == kNoId;
+        if (always) after->emplace_back(begin, history.end);
       }
     }
     return absl::OkStatus();
@@ -192,7 +194,7 @@ class SectionChecker {
     histories_.clear();
     int64_t at = 0;
     const auto add = [&](int64_t end, uint32_t writer) {
-      if (at < end) histories_[at] = {end, writer, {}};
+      if (at < end) histories_[at] = {end, writer, kNoId, {}};
       at = std::max(at, end);
     };
     if (before != nullptr) {
@@ -228,9 +230,18 @@ class SectionChecker {
     for (auto range = first; range != last; ++range) {
       TL_RETURN_IF_ERROR(TouchRange(access.instruction, operand, write, *range));
     }
-    if (write) {
-      first->second = {end, access.instruction, {}};
+    if (!write) return absl::OkStatus();
+    const uint32_t guard = section_.instructions[access.instruction].guard;
+    if (guard == kNoId) {
+      first->second = {end, access.instruction, kNoId, {}};
       histories_.erase(std::next(first), last);
+      return absl::OkStatus();
+    }
+    // What was there before still is where the guard is 0.
+    for (auto range = first; range != last; ++range) {
+      History& history = range->second;
+      const bool always = history.writer != kNobody && history.guard == kNoId;
+      history = {history.end, access.instruction, always ? kNoId : guard, {}};
     }
     return absl::OkStatus();
   }
@@ -250,6 +261,13 @@ class SectionChecker {
     };
     if (!write && history.writer == kNobody) {
       return Fail(instruction, Message("reads ", bytes(), ", which nothing wrote before"));
+    }
+    const uint32_t guard = section_.instructions[instruction].guard;
+    if (!write && history.guard != kNoId && history.guard != guard) {
+      return Fail(
+          instruction,
+          Message("reads ", bytes(), ", which are written only when register `",
+                  program_.registers[history.guard].name, "` is not 0; guard the read by it too"));
     }
     const bool in_this_section = history.writer != kNobody && history.writer != kEarlierSection;
     if (in_this_section && history.writer != instruction &&

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 
+#include "base/square_sum.h"
 #include "base/text.h"
 #include "planner/program/message.h"
 
@@ -97,9 +98,7 @@ class RoleChecker {
     if (instruction.name != kNoId && instruction.name >= program_.names.size()) {
       return InternalError("name: no such name");
     }
-    if (instruction.guard != kNoId) {
-      return InternalError("guard: no interpreter reads registers yet; leave it unset");
-    }
+    TL_RETURN_IF_ERROR(CheckGuard(instruction));
     if (instruction.operands_begin > instruction.operands_end ||
         instruction.operands_end > section_->operands.size() ||
         instruction.waits_begin > instruction.waits_end ||
@@ -122,6 +121,21 @@ class RoleChecker {
       }
     }
     return CheckKind(instruction);
+  }
+
+  Status CheckGuard(const Instruction& instruction) {
+    if (instruction.guard == kNoId) return absl::OkStatus();
+    if (instruction.guard >= program_.registers.size()) {
+      return InternalError(Message("guard: register ", instruction.guard,
+                                   " is not in the table of ", program_.registers.size()));
+    }
+    if (program_.registers[instruction.guard].floating) {
+      return InternalError("guard: must be a whole-number register");
+    }
+    if (instruction.kind == InstructionKind::kAlloc || instruction.kind == InstructionKind::kFree) {
+      return InternalError("guard: memory comes and goes whatever is skipped; leave it unset");
+    }
+    return absl::OkStatus();
   }
 
   Status CheckOperand(const Operand& operand) {
@@ -293,6 +307,10 @@ class RoleChecker {
     if (task.kind == HostTaskKind::kReadLoss) {
       TL_RETURN_IF_ERROR(ExpectCount(1));
       return Expect(0, Access::kRead, 4);
+    }
+    if (task.kind == HostTaskKind::kGateUpdate) {
+      TL_RETURN_IF_ERROR(ExpectCount(1));
+      return Expect(0, Access::kRead, SquareSum::kValues * 4);
     }
     TL_RETURN_IF_ERROR(ExpectCount(2));
     const int64_t bytes = task.samples * task.sequence * 4;

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "planner/program/message.h"
+#include "planner/program/verify_registers.h"
 #include "planner/program/verify_structure.h"
 
 namespace tideline {
@@ -188,6 +189,7 @@ int64_t GroupSize(const Program& program, const Group& group) {
 
 Status VerifyTables(const Program& program) {
   TL_RETURN_IF_ERROR(CheckMesh(program));
+  TL_RETURN_IF_ERROR(VerifyRegisterTables(program));
   return CheckTables(program);
 }
 

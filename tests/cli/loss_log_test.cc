@@ -44,6 +44,19 @@ TEST_F(LossLogTest, HasALinePerStep) {
   EXPECT_EQ(Content(), std::string(kHeading) + "0,5.5,0.00025,0.250000\n1,nan,5e-04,\n");
 }
 
+TEST_F(LossLogTest, WithAGateEveryLineHasNormAndScale) {
+  const std::string heading = "step,loss,learning_rate,seconds,gradient_norm,loss_scale\n";
+  LossLog log(path_, adam_, /*gated=*/true);
+  ASSERT_TRUE(log.Begin(0).ok());
+  ASSERT_TRUE(log.Append(0, 5.5, 0.25, StepGradients{0.125, 65536, false}).ok());
+  ASSERT_TRUE(log.Append(1, 5.5, 0.25, StepGradients{INFINITY, 65536, true}).ok());
+  ASSERT_TRUE(log.Append(2, 5.5, 0.25).ok());
+  EXPECT_EQ(Content(), heading + "0,5.5,0.00025,0.250000,0.125,65536\n" +
+                           "1,5.5,5e-04,0.250000,inf,65536\n2,5.5,0.00075,0.250000,,\n");
+  // A log of a plan without one is none of this plan's.
+  EXPECT_EQ(ExitCode(LossLog(path_, adam_).CheckContinues()), 5);
+}
+
 TEST_F(LossLogTest, AResumedRunCutsWhatItPlaysAgain) {
   Put(std::string(kHeading) + "0,5,1,1\n1,4,1,1\n2,3,1,1\n3,2,1");
   {
@@ -96,7 +109,7 @@ TEST_F(LossLogTest, AnotherFileIsNotGoneOnWith) {
 // Counts what it is told.
 class Listener : public RunObserver {
  public:
-  void OnStep(int64_t, double, double) override { ++steps; }
+  void OnStep(const StepResult&) override { ++steps; }
   void OnNote(std::string_view text) override { notes.emplace_back(text); }
   int steps = 0;
   std::vector<std::string> notes;
@@ -109,7 +122,7 @@ TEST_F(LossLogTest, TheLoggerWritesAndPassesOn) {
   LossLogger logger(&log, &listener);
   logger.OnNote("resuming");
   EXPECT_FALSE(log.begun());  // until a step is done the file stays
-  logger.OnStep(1, 3, 0.5);
+  logger.OnStep({1, 3, 0.5});
   RunReport run;
   run.losses = {5, 3, INFINITY};
   run.finding = "diverged";
@@ -135,8 +148,8 @@ TEST_F(LossLogTest, AFailedLogIsSaidOnceAndDoesNotStopTheRun) {
   LossLog log("/nonexistent/losses.csv", adam_);
   Listener listener;
   LossLogger logger(&log, &listener);
-  logger.OnStep(0, 1, 1);
-  logger.OnStep(1, 1, 1);
+  logger.OnStep({0, 1, 1});
+  logger.OnStep({1, 1, 1});
   EXPECT_EQ(listener.steps, 2);
   EXPECT_EQ(listener.notes.size(), 1u);
   EXPECT_EQ(ExitCode(logger.Finish({})), 1);

@@ -8,7 +8,9 @@
 namespace tideline {
 namespace {
 
-StatusOr<AdamSettings> Read(const std::vector<std::pair<std::string, std::string>>& given) {
+using Given = std::vector<std::pair<std::string, std::string>>;
+
+StatusOr<OptionValues> ValuesOf(const Given& given) {
   OptionValues values;
   for (const auto& [name, value] : given) {
     for (const OptionRecord& record : OptimizerOptions()) {
@@ -16,7 +18,17 @@ StatusOr<AdamSettings> Read(const std::vector<std::pair<std::string, std::string
     }
   }
   TL_RETURN_IF_ERROR(values.FillDefaults(OptimizerOptions()));
+  return values;
+}
+
+StatusOr<AdamSettings> Read(const Given& given) {
+  TL_ASSIGN_OR_RETURN(const OptionValues values, ValuesOf(given));
   return ReadOptimizer(values);
+}
+
+StatusOr<GradientOptions> ReadGradients(const Given& given) {
+  TL_ASSIGN_OR_RETURN(const OptionValues values, ValuesOf(given));
+  return ReadGradientOptions(values);
 }
 
 TEST(OptimizerOptionsTest, LeaveTheDefaultsAlone) {
@@ -38,6 +50,28 @@ TEST(OptimizerOptionsTest, SetRateAndSchedule) {
   EXPECT_EQ(*adam, expected);
   EXPECT_EQ(Read({{"lr-schedule", "linear:steps=10"}})->decay_steps, 10);
   EXPECT_EQ(Read({{"lr-schedule", "constant:warmup=10"}})->warmup_steps, 10);
+}
+
+TEST(OptimizerOptionsTest, ClippingAndLossScaling) {
+  EXPECT_EQ(ReadGradients({})->clip_norm, 0.0);
+  EXPECT_FALSE(ReadGradients({})->loss_scale.has_value());
+  EXPECT_EQ(ReadGradients({{"clip-norm", "1.5"}})->clip_norm, 1.5);
+  EXPECT_EQ(ReadGradients({{"loss-scale", "0"}})->loss_scale, 0.0);
+  const StatusOr<GradientOptions> both = ReadGradients({{"loss-scale", "1024:steps=7"}});
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_EQ(both->loss_scale, 1024.0);
+  EXPECT_EQ(both->loss_scale_steps, 7);
+  for (const auto& [text, named] : {std::pair{"1000", "a power of two"},
+                                    {"x", "a power of two such as 65536"},
+                                    {"1024:step=1", "did you mean `steps`"},
+                                    {"1024:steps=0", "a whole number of steps"}}) {
+    const StatusOr<GradientOptions> wrong = ReadGradients({{"loss-scale", text}});
+    ASSERT_FALSE(wrong.ok()) << text;
+    EXPECT_EQ(ExitCode(wrong.status()), 2) << wrong.status();
+    EXPECT_NE(wrong.status().message().find(named), std::string::npos) << wrong.status();
+    EXPECT_NE(wrong.status().message().find("--loss-scale"), std::string::npos) << wrong.status();
+  }
+  EXPECT_EQ(ExitCode(ReadGradients({{"clip-norm", "-1"}}).status()), 2);
 }
 
 TEST(OptimizerOptionsTest, ErrorsNameWhatIsWrong) {

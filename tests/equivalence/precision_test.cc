@@ -199,12 +199,12 @@ TEST(PrecisionTest, MastersBeginAtTheInitialValuesOfFp32) {
   }
 }
 
-// fp16 needs a scaled loss; until there is one it is refused by name.
-TEST(PrecisionTest, RefusesFp16ByName) {
+// fp16 needs a scaled loss, and without one is refused by name.
+TEST(PrecisionTest, RefusesFp16WithoutALossScale) {
   const Plan plan = InFormat(PlanCases("gpt_plain")[0].plan, DType::kF16, DType::kF32);
   const auto executed = ExecutePlan(plan, {.steps = 1});
   EXPECT_EQ(ExitCode(executed.status()), 6) << executed.status();
-  EXPECT_NE(std::string(executed.status().message()).find("--pin dtype=bf16"), std::string::npos);
+  EXPECT_NE(std::string(executed.status().message()).find("--loss-scale 65536"), std::string::npos);
 }
 
 // A run that stops and goes on has the bits of one that does not.

@@ -18,7 +18,7 @@ constexpr std::string_view kText = "the tide rises, the tide falls, the twilight
 
 class Notes : public RunObserver {
  public:
-  void OnStep(int64_t step, double loss, double) override { steps.push_back({step, loss}); }
+  void OnStep(const StepResult& result) override { steps.push_back({result.step, result.loss}); }
   void OnNote(std::string_view text) override { notes.emplace_back(text); }
 
   std::vector<std::pair<int64_t, double>> steps;

@@ -36,9 +36,9 @@ WorkerRequest RequestFor(const Program& program, int64_t steps) {
 
 class Observer : public RunObserver {
  public:
-  void OnStep(int64_t step, double loss, double) override {
-    losses.push_back(loss);
-    if (on_step) on_step(step);
+  void OnStep(const StepResult& result) override {
+    losses.push_back(result.loss);
+    if (on_step) on_step(result.step);
   }
   void OnNote(std::string_view text) override { notes.emplace_back(text); }
 

@@ -33,6 +33,7 @@ Plan UnusualPlan() {
   plan.optimizer.warmup_steps = 100;
   plan.optimizer.decay_steps = 1000;
   plan.optimizer.least_learning_rate = 1e-5f;
+  plan.gradients = {.clip_norm = 1.0 / 3.0, .initial_loss_scale = 1024, .growth_steps = 77};
   plan.dtype = DType::kBF16;
   plan.sequence_parallel = true;
   plan.padded_vocab = 128;
@@ -70,7 +71,7 @@ TEST(PlanTest, BothFormsRoundTrip) {
 TEST(PlanTest, JsonIsForPeople) {
   const std::string json = PlanToJson(UnusualPlan());
   EXPECT_NE(json.find("\"learning_rate\": 3e-04,"), std::string::npos);
-  EXPECT_NE(json.find("\"least_learning_rate\": 1e-05\n"), std::string::npos) << json;
+  EXPECT_NE(json.find("\"least_learning_rate\": 1e-05,"), std::string::npos) << json;
   EXPECT_NE(json.find("\"schedule\": \"cosine\""), std::string::npos);
   EXPECT_NE(json.find("\"bytes\": 9007199254740993"), std::string::npos);
   EXPECT_NE(json.find("\"schedule\": \"interleaved\""), std::string::npos);
@@ -171,6 +172,11 @@ TEST(ValidateTest, MirrorsTheComments) {
          plan.optimizer.least_learning_rate = 0.5f;
        },
        "at most learning_rate = 0.001"},
+      {[](Plan& plan) { plan.gradients.clip_norm = -1; }, "optimizer.clip_norm"},
+      {[](Plan& plan) { plan.gradients.initial_loss_scale = 1000; }, "a power of two"},
+      {[](Plan& plan) { plan.gradients.initial_loss_scale = 0.5; }, "optimizer.loss_scale"},
+      {[](Plan& plan) { plan.gradients = {.initial_loss_scale = 2, .growth_steps = 0}; },
+       "optimizer.loss_scale_steps"},
       {[](Plan& plan) { plan.mesh_order[0] = Axis::kTensor; }, "mesh.order"},
       {[](Plan& plan) { std::get<DecoderConfig>(plan.model).kv_heads = 3; }, "kv_heads"},
       {[](Plan& plan) { plan.cluster.device.memory_bytes = 0; }, "memory"},

@@ -48,6 +48,8 @@ Program FullProgram() {
   attributes.adam = {1e-4f, 0.8f, 0.99f, 1e-6f, 0.1f, RateSchedule::kCosine, 3, 17, 1e-5f};
   attributes.spans = {{0, 10, true}, {10, 99, false}};
   attributes.element_offset = {0, {33, 0, 0}};
+  attributes.norm_spans = {{0, 10, {1, {0, 0, 1}}}, {10, 99, {}}};
+  kernel.scalars = {0, 1};
   kernel.operands = {{{3, 5}, DType::kBF16, Access::kRead}, {{}, DType::kI32, Access::kReadWrite}};
   kernel.work = {WorkClass::kBatchedGemm, 1e15, 5e14, 1 << 30, 1 << 20, 1, 2, 3, 4};
   kernel.compute_dtype = DType::kBF16;
@@ -68,7 +70,17 @@ Program FullProgram() {
   task.samples = 3;
   task.sequence = 128;
   program.host_tasks.push_back(task);
-  program.registers.push_back({"loss scale", true, 1.0, 65536.0});
+  program.registers.push_back({"loss scale", true, 1.0, 65536.0, true, 1024.0, true});
+  program.registers.push_back({.name = "factor", .floating = true, .lower = 0, .upper = 1});
+  program.registers.push_back({.name = "update", .lower = 0, .upper = 1});
+  program.registers.push_back(
+      {.name = "clean", .lower = 0, .upper = 9, .persistent = true, .replicated = true});
+  program.registers.push_back(
+      {.name = "skipped", .lower = 0, .upper = 9, .persistent = true, .replicated = true});
+  HostTask gate;
+  gate.kind = HostTaskKind::kGateUpdate;
+  gate.gate = {{.clip_norm = 1.5, .initial_loss_scale = 1024, .growth_steps = 9}, 1, 2, 0, 3, 4};
+  program.host_tasks.push_back(gate);
   program.schedule = {{0, 2}, {0, 0}};
   return program;
 }
@@ -95,7 +107,7 @@ TEST(FileTest, RoundTripKeepsEverything) {
     EXPECT_EQ(read->graph_hash, program.graph_hash);
     EXPECT_EQ(read->mesh, program.mesh);
     EXPECT_EQ(read->mesh_order, program.mesh_order);
-    ASSERT_EQ(read->registers.size(), program.registers.size());
+    EXPECT_EQ(read->registers, program.registers);
     ASSERT_EQ(read->roles.size(), program.roles.size());
     for (size_t role = 0; role < program.roles.size(); ++role) {
       EXPECT_EQ(read->roles[role].lanes, program.roles[role].lanes);

@@ -134,7 +134,8 @@ TEST(VerifierTest, Structure) {
   };
   expect_edit([](SectionEditor& e) { e.entries[5].instruction.lane = 99; }, {"no such lane"});
   expect_edit([](SectionEditor& e) { e.entries[5].waits = {5}; }, {"which is not before it"});
-  expect_edit([](SectionEditor& e) { e.entries[5].instruction.guard = 0; }, {"guard"});
+  expect_edit([](SectionEditor& e) { e.entries[5].instruction.guard = 0; },
+              {"guard: register 0 is not in the table of 0"});
   expect_edit(
       [](SectionEditor& e) {
         e.entries[FindKind(e, InstructionKind::kCompute)].operands[0].bytes += 4;
