@@ -124,6 +124,7 @@ StatusOr<WorkerRequest> MakeRequest(const CommandContext& context, const Plan& p
   }
   request.dry_run = options.Flag("dry-run");
   request.eager = options.Text("allocator") == "eager";
+  request.fast_numerics = options.Text("numerics") == "fast";
   request.check = ReadCheck(options.Text("check"));
   TL_RETURN_IF_ERROR(ReadSchedule(options.Text("schedule"), &request));
   if (options.Has("weights")) {
@@ -239,9 +240,11 @@ std::vector<OptionRecord> Options() {
       {.name = "numerics",
        .kind = OptionKind::kChoice,
        .value_name = "KIND",
-       .sentence = "exact gives the same bits for any tiling and number of threads:",
+       .sentence =
+           "exact gives the same bits for any tiling and number of threads; fast multiplies "
+           "matrices by OpenBLAS on all cores:",
        .default_text = "exact",
-       .choices = {"exact"}}};
+       .choices = {"exact", "fast"}}};
 }
 
 std::vector<OptionRecord> AllOptions() {

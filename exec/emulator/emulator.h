@@ -29,9 +29,12 @@ struct EmulatorOptions {
   SchedulePolicy schedule = SchedulePolicy::kConcurrent;
   uint64_t schedule_seed = 0;
   int workers = 0;  // threads that run operations; 0: one per core
+  // Matrix products by OpenBLAS on all cores (--numerics fast), not by the exact chains.
+  bool fast_products = false;
 };
 
-// Errors (exit 2): counts or capacities that are not positive.
+// Call it before other threads exist when fast_products is set. Errors: counts or capacities that
+// are not positive (exit 2); no OpenBLAS (exit 6).
 StatusOr<MachinePtr> MakeEmulator(const EmulatorOptions& options);
 
 }  // namespace tideline

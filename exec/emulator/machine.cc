@@ -1,6 +1,7 @@
 #include "exec/emulator/machine.h"
 
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -29,8 +30,9 @@ Status FailIfNot(DeviceObject* device, Status status) {
 
 }  // namespace
 
-Machine::Machine(const EmulatorOptions& emulator_options)
+Machine::Machine(const EmulatorOptions& emulator_options, std::unique_ptr<HostBlas> host_blas)
     : options(emulator_options),
+      blas(std::move(host_blas)),
       pool(LimitsOf(emulator_options)),
       scheduler({emulator_options.devices, emulator_options.schedule,
                  emulator_options.schedule_seed, emulator_options.workers}) {
@@ -51,8 +53,14 @@ StatusOr<MachinePtr> MakeEmulator(const EmulatorOptions& options) {
                                    " device bytes and ", options.pinned_memory_bytes,
                                    " pinned bytes are not sizes"));
   }
-  return MachinePtr(new Machine(options));
+  std::unique_ptr<HostBlas> blas;
+  if (options.fast_products) {
+    TL_ASSIGN_OR_RETURN(blas, HostBlas::Load());
+  }
+  return MachinePtr(new Machine(options, std::move(blas)));
 }
+
+const HostBlas* BlasOf(Stream stream) { return stream->device->machine->blas.get(); }
 
 std::optional<ObservedMemory> Observed(Device device, Space space) {
   if (device->machine->options.limit_memory) return std::nullopt;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "exec/device/device.h"
+#include "exec/device/host_blas.h"
 #include "exec/emulator/emulator.h"
 #include "exec/emulator/meeting.h"
 #include "exec/emulator/memory_pool.h"
@@ -60,11 +61,12 @@ struct DeviceObject {
 
 class Machine {
  public:
-  explicit Machine(const EmulatorOptions& emulator_options);
+  Machine(const EmulatorOptions& emulator_options, std::unique_ptr<HostBlas> host_blas);
 
   bool checks() const { return options.check != CheckLevel::kNone; }
 
   const EmulatorOptions options;
+  const std::unique_ptr<HostBlas> blas;  // null: products are exact
   MemoryPool pool;
   std::vector<std::unique_ptr<DeviceObject>> devices;
   std::mutex mutex;

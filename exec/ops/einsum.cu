@@ -1,6 +1,7 @@
 // Einstein sums of two operands as batches of exact matrix products (exec/ops/einsum_plan.h).
 #include <algorithm>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "exec/ops/einsum_plan.h"
@@ -10,6 +11,8 @@
 #include "exec/ops/op_call.h"
 #ifdef __CUDACC__
 #include "exec/ops/gemm_device.h"
+#else
+#include "exec/device/host_blas.h"
 #endif
 
 namespace tideline::ops {
@@ -28,6 +31,9 @@ struct EinsumWork {
   int64_t tile_m = 0, tile_n = 0;
   int64_t tiles_m = 1, tiles_n = 1;
   float scale = 1.0f;
+#ifndef __CUDACC__
+  const HostBlas* blas = nullptr;  // null: exact
+#endif
 };
 
 // The elements at which iteration `index` of the loops begins.
@@ -51,6 +57,56 @@ TIDELINE_HOST_DEVICE int64_t Iterations(const EinsumLoops& loops) {
 }
 
 TIDELINE_HOST_DEVICE int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+#ifndef __CUDACC__
+// A matrix in fp32: where it lies, or converted into `kept`, whose strides are written then.
+template <typename T>
+const float* InFp32(const T* from, int64_t rows, int64_t& row_stride, int64_t columns,
+                    int64_t& column_stride, std::vector<float>& kept) {
+  if constexpr (std::is_same_v<T, float>) {
+    return from;
+  } else {
+    const bool by_rows = column_stride == 1 || row_stride != 1;
+    const int64_t lines = by_rows ? rows : columns, length = by_rows ? columns : rows;
+    const int64_t line_stride = by_rows ? row_stride : column_stride;
+    const int64_t step = by_rows ? column_stride : row_stride;
+    kept.resize(static_cast<size_t>(rows * columns));
+    for (int64_t line = 0; line < lines; ++line) {
+      for (int64_t i = 0; i < length; ++i) {
+        kept[line * length + i] = from[line * line_stride + i * step];
+      }
+    }
+    row_stride = by_rows ? columns : 1;
+    column_stride = by_rows ? 1 : rows;
+    return kept.data();
+  }
+}
+
+// The product by the host's library. False when it cannot make it; nothing is written then.
+template <typename T>
+bool FastProduct(const HostBlas& blas, GemmShape shape, const T* a, const T* b, float* c,
+                 bool accumulate) {
+  if (shape.c_n != 1 && shape.c_m == 1) {
+    shape = Transposed(shape);
+    std::swap(a, b);
+  }
+  if (shape.c_n != 1 && shape.n != 1) return false;
+  std::vector<float> wide_a, wide_b;
+  const float* left = InFp32(a, shape.m, shape.a_m, shape.k, shape.a_k, wide_a);
+  const float* right = InFp32(b, shape.k, shape.b_k, shape.n, shape.b_n, wide_b);
+  const BlasProduct product{.m = shape.m,
+                            .n = shape.n,
+                            .k = shape.k,
+                            .a_m = shape.a_m,
+                            .a_k = shape.a_k,
+                            .b_k = shape.b_k,
+                            .b_n = shape.b_n,
+                            .c_m = shape.c_m};
+  if (!HostBlas::Fits(product)) return false;
+  blas.Multiply(product, left, right, c, accumulate);
+  return true;
+}
+#endif
 
 // One block per tile of each iteration of the batch loops. `bias` is empty when there is none. A C
 // of 16 bit starts from its values in fp32 when accumulating, and is rounded once, when the sum has
@@ -133,7 +189,13 @@ struct Einsum {
       const T* left = a.Region(at.a + next.a, shape.m, shape.a_m, shape.k, shape.a_k);
       const T* right = b.Region(at.b + next.b, shape.k, shape.b_k, shape.n, shape.b_n);
       if (left == nullptr || right == nullptr) return false;
-      Gemm(shape, left, right, out, kAccumulate || iteration > 0);
+      const bool continues = kAccumulate || iteration > 0;
+#ifndef __CUDACC__
+      if (work.blas != nullptr && FastProduct(*work.blas, shape, left, right, out, continues)) {
+        continue;
+      }
+#endif
+      Gemm(shape, left, right, out, continues);
     }
     return true;
   }
@@ -170,18 +232,21 @@ StatusOr<EinsumLoops> LoopsOf(const std::vector<EinsumLoop>& loops) {
 // Side of a tile of C on the host, whose sums lie in fp32 beside a C of 16 bit: 4 MiB.
 [[maybe_unused]] constexpr int64_t kNarrowTile = 1024;
 
-StatusOr<EinsumWork> WorkOf(const EinsumPlan& plan, float scale, DType result) {
+StatusOr<EinsumWork> WorkOf(const OpCall& call, const EinsumPlan& plan) {
   EinsumWork work;
   TL_ASSIGN_OR_RETURN(work.batch, LoopsOf(plan.batch));
   TL_ASSIGN_OR_RETURN(work.summed, LoopsOf(plan.summed));
   work.gemm = plan.gemm;
   work.bias_m = plan.bias_m;
   work.bias_n = plan.bias_n;
-  work.scale = scale;
+  work.scale = call.attributes().scale;
 #ifdef __CUDACC__
   work.tile_m = work.tile_n = GemmTileOnDevice::kTile;
 #else
-  const bool narrow = result != DType::kF32;
+  work.blas = BlasOf(call.target().stream);
+  // A product by the library converts its operands first; tiles bound that as well.
+  const bool narrow = call.TypeOf(call.operand_count() - 1) != DType::kF32 ||
+                      (work.blas != nullptr && call.TypeOf(0) != DType::kF32);
   work.tile_m = narrow ? std::min(plan.gemm.m, kNarrowTile) : plan.gemm.m;
   work.tile_n = narrow ? std::min(plan.gemm.n, kNarrowTile) : plan.gemm.n;
 #endif
@@ -197,18 +262,18 @@ Status LaunchEinsum(const OpCall& call) {
   std::vector<std::vector<int64_t>> shapes;
   for (int operand = 0; operand <= output; ++operand) shapes.push_back(call.Shape(operand));
   TL_ASSIGN_OR_RETURN(const EinsumPlan plan, PlanEinsum(call.attributes().equation, shapes));
-  const DType result = call.TypeOf(output);
-  TL_ASSIGN_OR_RETURN(const EinsumWork work, WorkOf(plan, call.attributes().scale, result));
+  TL_ASSIGN_OR_RETURN(const EinsumWork work, WorkOf(call, plan));
   const int64_t blocks = plan.Batches() * work.tiles_m * work.tiles_n;
-  return WithSum(call.TypeOf(0), result, [&]<typename T, typename C>(Type<T>, Type<C>) {
-    const In<T> bias = output == 3 ? call.Read<T>(2) : In<T>(nullptr, 0);
-    if (call.attributes().accumulate) {
-      return Launch<Einsum<T, C, true>>(call.target(), blocks, call.Read<T>(0), call.Read<T>(1),
-                                        bias, call.Update<C>(output), work);
-    }
-    return Launch<Einsum<T, C, false>>(call.target(), blocks, call.Read<T>(0), call.Read<T>(1),
-                                       bias, call.Write<C>(output), work);
-  });
+  return WithSum(
+      call.TypeOf(0), call.TypeOf(output), [&]<typename T, typename C>(Type<T>, Type<C>) {
+        const In<T> bias = output == 3 ? call.Read<T>(2) : In<T>(nullptr, 0);
+        if (call.attributes().accumulate) {
+          return Launch<Einsum<T, C, true>>(call.target(), blocks, call.Read<T>(0), call.Read<T>(1),
+                                            bias, call.Update<C>(output), work);
+        }
+        return Launch<Einsum<T, C, false>>(call.target(), blocks, call.Read<T>(0), call.Read<T>(1),
+                                           bias, call.Write<C>(output), work);
+      });
 }
 
 }  // namespace tideline::ops

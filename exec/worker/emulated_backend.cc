@@ -4,10 +4,6 @@
 namespace tideline {
 
 StatusOr<MachinePtr> OpenMachine(const WorkerRequest& request, int devices) {
-  if (request.fast_numerics) {
-    return UnavailableError(
-        "--numerics fast: the emulated worker has exact kernels only; leave it out");
-  }
   EmulatorOptions options;
   options.devices = devices;
   options.devices_per_node = request.devices_per_node;
@@ -17,6 +13,7 @@ StatusOr<MachinePtr> OpenMachine(const WorkerRequest& request, int devices) {
   options.check = request.check;
   options.schedule = request.schedule;
   options.schedule_seed = request.schedule_seed;
+  options.fast_products = request.fast_numerics;
   return MakeEmulator(options);
 }
 

@@ -20,6 +20,7 @@ StatusOr<Executed> ExecutePlan(const Plan& plan, const ExecuteSetting& setting) 
   devices.check = setting.check;
   devices.schedule = setting.schedule;
   devices.schedule_seed = setting.schedule_seed;
+  devices.fast_products = setting.fast;
   TL_ASSIGN_OR_RETURN(const MachinePtr machine, MakeEmulator(devices));
   ExecuteOptions options;
   options.steps = setting.steps;

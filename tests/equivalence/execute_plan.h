@@ -20,6 +20,7 @@ struct ExecuteSetting {
   SchedulePolicy schedule = SchedulePolicy::kConcurrent;
   uint64_t schedule_seed = 0;
   bool eager = false;
+  bool fast = false;                   // --numerics fast
   std::string checkpoint_folder = {};  // empty: none; else after every step
   bool resume = false;
   std::string weights_path = {};       // empty: random initial values

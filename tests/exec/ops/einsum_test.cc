@@ -173,6 +173,38 @@ TEST(Einsum, HasTheBitsOfTheChain) {
   }
 }
 
+// By OpenBLAS the sums are the same but for rounding, in every format, and nothing beside C is
+// written. (OpRun also compares two runs: they have equal bits.)
+TEST(Einsum, FastProductsAreNearTheExactOnes) {
+  const auto blas = HostBlas::Load();
+  ASSERT_TRUE(blas.ok()) << blas.status();
+  EXPECT_FALSE((*blas)->core().empty());
+  for (const Case& test : Cases()) {
+    const Operands operands = Make(test);
+    const Equation& equation = operands.equation;
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (const bool accumulate : {false, true}) {
+        if (accumulate && equation.has_bias) continue;
+        Attributes attributes;
+        attributes.equation = test.equation;
+        attributes.accumulate = accumulate;
+        const auto run = [&](const HostBlas* library) {
+          OpRun einsum(Op::kEinsum, attributes);
+          einsum.Input(ShapeOf(equation.a, test.extents), operands.a, dtype);
+          einsum.Input(ShapeOf(equation.b, test.extents), operands.b, dtype);
+          if (equation.has_bias) {
+            einsum.Input(ShapeOf(equation.bias, test.extents), operands.bias, dtype);
+          }
+          const Shape c = ShapeOf(equation.c, test.extents);
+          accumulate ? einsum.InOut(c, operands.start) : einsum.Output(c);
+          return einsum.Blas(library).Run().Values(equation.has_bias ? 3 : 2);
+        };
+        ExpectClose(run(blas->get()), run(nullptr), 1e-6, test.equation);
+      }
+    }
+  }
+}
+
 // The gradients of a linear layer, computed as the einsums that the gradient rules make of it.
 TEST(Einsum, LinearLayerGradientsMatchDifferences) {
   const Extents extents{{'b', 2}, {'s', 3}, {'k', 5}, {'n', 4}};

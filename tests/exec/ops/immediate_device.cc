@@ -13,6 +13,8 @@ Status Enqueue(Stream stream, Operation operation) {
 
 Device DeviceOf(Stream stream) { return stream->device; }
 
+const HostBlas* BlasOf(Stream stream) { return stream->device->blas; }
+
 void Fail(Device device, const Status& status) {
   if (device->status.ok()) device->status = status;
 }

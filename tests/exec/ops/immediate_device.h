@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "exec/device/device.h"
+#include "exec/device/host_blas.h"
 
 namespace tideline {
 
 struct DeviceObject {
-  Status status;  // the first Fail()
+  Status status;                   // the first Fail()
+  const HostBlas* blas = nullptr;  // what makes matrix products; null: exact
 };
 
 struct StreamObject {

@@ -101,6 +101,11 @@ OpRun& OpRun::Seed(uint64_t seed) {
   return *this;
 }
 
+OpRun& OpRun::Blas(const HostBlas* blas) {
+  blas_ = blas;
+  return *this;
+}
+
 OpRun& OpRun::Run() {
   const std::string name(Name(kernel_.op));
   const Status supported = CheckSupported(kernel_);
@@ -111,7 +116,7 @@ OpRun& OpRun::Run() {
     after_ = before_;
     std::vector<void*> addresses;
     for (std::vector<uint8_t>& operand : after_) addresses.push_back(operand.data());
-    DeviceObject device;
+    DeviceObject device{.status = {}, .blas = blas_};
     StreamObject stream{.device = &device, .ranges = {}, .names = {}};
     RecordingObserver observer;
     context_.target = {.stream = &stream, .tag = 7, .check = check, .observer = &observer};

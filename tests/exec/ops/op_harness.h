@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "exec/device/host_blas.h"
 #include "exec/ops/registry.h"
 
 namespace tideline {
@@ -32,6 +33,7 @@ class OpRun {
   OpRun& At(Coordinates coordinates);
   OpRun& Step(int64_t step);
   OpRun& Seed(uint64_t seed);
+  OpRun& Blas(const HostBlas* blas);  // makes matrix products; null: exact
 
   // Precondition: all operands are there. Fatal test failures if a launch is refused.
   OpRun& Run();
@@ -48,6 +50,7 @@ class OpRun {
 
   Kernel kernel_;
   LaunchContext context_;
+  const HostBlas* blas_ = nullptr;
   std::vector<std::vector<uint8_t>> before_, after_;
 };
 
