@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "exec/interpreter/finite_watch.h"
 #include "exec/interpreter/rank_player.h"
 #include "exec/interpreter/run_state.h"
 #include "exec/memory/checkpoint.h"
@@ -132,6 +133,7 @@ class Run {
 
   StatusOr<RunReport> Go() {
     for (const std::string& note : start_.notes) state_.OnNote(note);
+    if (options_.find_non_finite) state_.KeepGoing();
     const int ranks = static_cast<int>(program_.ranks.size());
     if (first_step_ < options_.steps || !options_.save_weights_path.empty()) {
       BeginHosts(machine_, ranks);
@@ -180,6 +182,7 @@ class Run {
     setting.vocabulary = vocabulary_;
     setting.positions = hooks_.positions;
     setting.weights = start_.weights ? &*start_.weights : nullptr;
+    setting.findings = options_.find_non_finite ? &findings_ : nullptr;
     setting.on_loss = [this, rank](int64_t step, float loss) {
       return state_.OnLoss(rank, step, loss);
     };
@@ -233,7 +236,7 @@ class Run {
   // ---- Checkpoints ----
 
   bool SavesAfter(int64_t steps_done) const {
-    return start_.folder &&
+    return start_.folder && !options_.find_non_finite &&
            (steps_done % options_.checkpoint_every == 0 || steps_done == options_.steps);
   }
 
@@ -269,7 +272,7 @@ class Run {
 
   // Every rank waits while rank 0 reads its part of the parameters.
   Status MaybeSaveWeights(RankPlayer& player) {
-    if (options_.save_weights_path.empty()) return absl::OkStatus();
+    if (options_.save_weights_path.empty() || options_.find_non_finite) return absl::OkStatus();
     TL_RETURN_IF_ERROR(HostBarrier(player.device(), "weights"));
     if (player.rank() == 0) {
       TL_RETURN_IF_ERROR(SaveWeights(
@@ -291,12 +294,28 @@ class Run {
 
   // ---- Result ----
 
+  // Overflow of gradients in a step that was skipped did no harm.
+  std::string FirstNonFinite() {
+    const std::vector<StepGradients> gradients = state_.GradientsOf(options_.steps);
+    const auto counts = [&](const NonFinite& found) {
+      if (found.step < 0 || found.step == state_.diverged_step() || gradients.empty()) return true;
+      const Role& role = program_.roles[program_.ranks[static_cast<size_t>(found.rank)].role];
+      const Phase phase = Sections(role)[found.section]->instructions[found.instruction].phase;
+      return phase == Phase::kForward || !gradients[static_cast<size_t>(found.step)].skipped;
+    };
+    const std::optional<NonFinite> first = findings_.First(counts);
+    if (!first.has_value()) return "";
+    return Describe(program_, *first) +
+           (first->found_in_state ? ", whose state was none already when the run began" : "");
+  }
+
   StatusOr<RunReport> Report() {
     RunReport report;
     report.finding = state_.divergence();
     const bool diverged = !report.finding.empty();
     const int64_t steps = diverged ? state_.diverged_step() + 1 : options_.steps;
     report.losses = state_.LossesOf(std::max(first_step_, steps));
+    if (options_.find_non_finite) report.finding = FirstNonFinite();
     report.gradients = state_.GradientsOf(static_cast<int64_t>(report.losses.size()));
     if (start_.found) report.resumed_from_step = first_step_;
     // Ranks that were stopped have played different numbers of steps: no mean over them.
@@ -331,6 +350,7 @@ class Run {
   const std::vector<uint32_t> bodies_;
   const int64_t first_step_;
   RunState state_;
+  NonFiniteFindings findings_;
   std::vector<std::unique_ptr<RankPlayer>> players_;
   std::vector<Status> statuses_;
 };

@@ -32,6 +32,10 @@ struct ExecuteOptions {
   int64_t checkpoint_every = 10;       // steps
   bool resume = false;
   bool dry_run = false;  // checks everything that a run checks before its first step, and ends
+  // Look for the first instruction that makes a value which is no finite number, and name it in the
+  // report's `finding` (empty: none does). Nothing is saved, and a divergence does not stop the
+  // run.
+  bool find_non_finite = false;
   std::string plan_hash = {};
   std::string weights_path = {};       // empty: random initial values
   WeightMap weights = {};              // of that file

@@ -76,7 +76,10 @@ Status RankPlayer::Open() {
   });
   TL_RETURN_IF_ERROR(OpenLanes());
   for (const Section* section : Sections(role_)) TL_RETURN_IF_ERROR(OpenSection(*section));
-  return OpenMemory();
+  TL_RETURN_IF_ERROR(OpenMemory());
+  if (setting_.findings == nullptr) return absl::OkStatus();
+  watch_.emplace(program_, setting_.device, setting_.rank, setting_.findings);
+  return watch_->Open();
 }
 
 Status RankPlayer::OpenLanes() {
@@ -206,6 +209,7 @@ Status RankPlayer::PlaySection(uint32_t section, int64_t step) {
     for (const uint32_t buffer : plan.buffers) TL_RETURN_IF_ERROR(ReserveBuffer(buffer));
   }
   touches_.section = &plan.section;
+  if (watch_) TL_RETURN_IF_ERROR(BeginWatch(plan, section, step));
   // Machine clock: events of all ranks are on one axis.
   plan.trace.Begin(NowNs(setting_.device));
   TL_RETURN_IF_ERROR(PlayInstructions(plan, section, step));
@@ -213,6 +217,7 @@ Status RankPlayer::PlaySection(uint32_t section, int64_t step) {
   TL_RETURN_IF_ERROR(SynchronizeDevice(setting_.device));
   const std::vector<OperationTime> operations = TakeTimes(setting_.device);
   plan.trace.End(NowNs(setting_.device), operations);
+  if (watch_) TL_RETURN_IF_ERROR(watch_->End(section, step, plan.trace));
   if (setting_.eager) {
     for (const uint32_t buffer : plan.buffers) {
       Release(setting_.device, bases_[buffer]);
@@ -220,6 +225,16 @@ Status RankPlayer::PlaySection(uint32_t section, int64_t step) {
     }
   }
   return absl::OkStatus();
+}
+
+Status RankPlayer::BeginWatch(const SectionPlan& plan, uint32_t section, int64_t step) {
+  if (step >= 0 && !state_is_checked_) {
+    state_is_checked_ = true;
+    TL_RETURN_IF_ERROR(
+        watch_->CheckState(plan.section, section, step, streams_[kComputeLane],
+                           [this](const Operand& operand) { return AddressOf(operand); }));
+  }
+  return watch_->Begin();
 }
 
 Status RankPlayer::PlayInstructions(SectionPlan& plan, uint32_t section_index, int64_t step) {
@@ -291,6 +306,11 @@ Status RankPlayer::PlayOne(SectionPlan& plan, uint32_t index, int64_t step) {
   }
   if (!Skips(instruction)) {
     TL_RETURN_IF_ERROR(GiveToDevice(plan, index, stream, step));
+    if (watch_) {
+      TL_RETURN_IF_ERROR(watch_->After(plan.section, index, stream, [this](const Operand& operand) {
+        return AddressOf(operand);
+      }));
+    }
     plan.trace.OnLaunched(index, NowNs(setting_.device));
   }
   if (plan.events[index] != nullptr) return RecordEvent(plan.events[index], stream);

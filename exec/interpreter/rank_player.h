@@ -24,6 +24,7 @@
 #include "exec/data/token_source.h"
 #include "exec/device/device.h"
 #include "exec/device/launch.h"
+#include "exec/interpreter/finite_watch.h"
 #include "exec/interpreter/position_board.h"
 #include "exec/interpreter/register_file.h"
 #include "exec/interpreter/section_trace.h"
@@ -49,6 +50,7 @@ class RankPlayer {
     int64_t vocabulary = 0;                 // tokens must be below it; 0: any
     PositionBoard* positions = nullptr;     // may be null
     const WeightSource* weights = nullptr;  // null: random initial values
+    NonFiniteFindings* findings = nullptr;  // not null: look at everything that is written
     // A kReadLoss was reached; called on the rank's thread.
     std::function<Status(int64_t step, float loss)> on_loss;
     // A kGateUpdate was played, a replicated register written; the same.
@@ -128,6 +130,7 @@ class RankPlayer {
     return instruction.guard != kNoId && registers_.Get(instruction.guard) == 0;
   }
   void* AddressOf(const Operand& operand) const;
+  Status BeginWatch(const SectionPlan& plan, uint32_t section, int64_t step);
   const char* NameOf(const Instruction& instruction) const;
 
   const Setting setting_;
@@ -147,6 +150,8 @@ class RankPlayer {
   std::vector<double> scalars_;           // and its registers
   std::optional<WeightReader> weights_;
   TouchMeter touches_;
+  std::optional<FiniteWatch> watch_;
+  bool state_is_checked_ = false;
 };
 
 }  // namespace tideline

@@ -63,7 +63,7 @@ Status RunState::Diverge(int64_t step, const std::string& what) {
                      "; training has diverged and was stopped. Lower optimizer.learning_rate in "
                      "the plan and run it again");
   }
-  return ComparisonError(divergence_);
+  return keeps_going_ ? absl::OkStatus() : ComparisonError(divergence_);
 }
 
 Status RunState::OnGate(int32_t rank, int64_t step, const GateReading& reading) {

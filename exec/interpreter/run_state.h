@@ -40,6 +40,9 @@ class RunState {
 
   void OnNote(std::string_view text);
 
+  // From now on a divergence is kept but stops nothing.
+  void KeepGoing() { keeps_going_ = true; }
+
   // Empty, or which loss of which step was no finite number, and what to do about it. To be asked
   // when no rank plays any more.
   const std::string& divergence() const { return divergence_; }
@@ -75,6 +78,7 @@ class RunState {
   };
   std::map<std::pair<uint32_t, int64_t>, Written> written_;  // by register and count
   std::vector<std::vector<int64_t>> writes_;                 // by rank and register
+  bool keeps_going_ = false;
   std::string divergence_;
   int64_t diverged_step_ = -1;
   struct Progress {

@@ -87,6 +87,25 @@ struct SquareSumTotal {
   }
 };
 
+// One block for each stretch of the values; those that find something all write the same.
+template <typename T>
+struct FindNonFinite {
+  static constexpr const char* kName = "find_non_finite";
+  template <typename Mode>
+  TIDELINE_HOST_DEVICE static void Run(const Block& block, In<T, Mode> values,
+                                       InOut<int32_t, Mode> found, bool lowest_is_fine) {
+    const Block::Part tile = block.Tile(values.count());
+    const bool any = block.Any(tile.end - tile.begin, [&](int64_t i) {
+      const float value = float{values[tile.begin + i]};
+      const float distance = value - value;  // 0, or NaN of what is no finite number
+      return !(distance == 0.0f) && !(lowest_is_fine && value < 0.0f);
+    });
+    block.Once([&] {
+      if (any) found[0] = 1;
+    });
+  }
+};
+
 // The runs of this rank's shard that count here. CheckSupported has seen that they fit.
 CountedRuns RunsOf(const OpCall& call) {
   const int64_t offset = call.At(call.attributes().element_offset);
@@ -112,6 +131,15 @@ Status LaunchSquareSumParts(const OpCall& call) {
   return WithFormat(call.TypeOf(0), [&]<typename Gradient>(Type<Gradient>) {
     return Launch<SquareSumParts<Gradient>>(call.target(), call.Rows(1), call.Read<Gradient>(0),
                                             call.Write(1), RunsOf(call));
+  });
+}
+
+Status LaunchFindNonFinite(const LaunchTarget& target, DType dtype, const void* values,
+                           int64_t count, bool lowest_is_fine, int32_t* found) {
+  return WithFormat(dtype, [&]<typename T>(Type<T>) {
+    return Launch<FindNonFinite<T>>(target, BlocksFor(count),
+                                    In<T>(static_cast<const T*>(values), count),
+                                    InOut<int32_t>(found, 1), lowest_is_fine);
   });
 }
 

@@ -52,6 +52,10 @@ Status LaunchCast(const OpCall& call);
 inline constexpr int kMostNormSpans = 1024;  // of one kSquareSumParts: they travel with its launch
 Status LaunchSquareSumParts(const OpCall& call);
 Status LaunchSquareSum(const OpCall& call);
+// Not an op: sets *found to 1 when one of `count` values of a floating type is no finite number
+// (with `lowest_is_fine` -infinity counts as one); device memory.
+Status LaunchFindNonFinite(const LaunchTarget& target, DType dtype, const void* values,
+                           int64_t count, bool lowest_is_fine, int32_t* found);
 // initialize.cu
 Status LaunchFill(const OpCall& call);
 Status LaunchInitNormal(const OpCall& call);

@@ -44,6 +44,28 @@ Status CheckProgram(const Program& program, const WorkerRequest& request) {
   return CheckExecutable(program);
 }
 
+// A run that diverged is played again from its newest checkpoint, or from its beginning, to say
+// which instruction made the first value that is no finite number. One operation after the other,
+// so that the answer is always the same.
+std::string FirstNonFinite(const WorkerRequest& request, const Program& program,
+                           const TokenSource& tokens, int64_t steps) {
+  ExecuteOptions options = OptionsOf(request);
+  options.steps = steps;
+  options.resume = !options.checkpoint_folder.empty();
+  options.find_non_finite = true;
+  WorkerRequest serial = request;
+  serial.schedule = SchedulePolicy::kSerial;
+  StatusOr<MachinePtr> machine = OpenMachine(serial, static_cast<int>(program.ranks.size()));
+  if (!machine.ok())
+    return absl::StrCat("it could not be played again: ", machine.status().message());
+  const StatusOr<RunReport> again = Execute(program, **machine, tokens, options, {});
+  if (!again.ok()) {
+    return absl::StrCat("it could not be played again: ", again.status().message());
+  }
+  if (again->finding.empty()) return "played again, no instruction made such a value";
+  return absl::StrCat("the first such value came from ", again->finding);
+}
+
 StatusOr<RunReport> Serve(
     const WorkerRequest& request, int board_descriptor,
     const std::function<void(const Program*, const PositionBoard*)>& on_program, FrameSink& sink,
@@ -57,13 +79,20 @@ StatusOr<RunReport> Serve(
         board, PositionBoard::Attach(board_descriptor, static_cast<int>(program.ranks.size())));
   }
   if (on_program) on_program(&program, board ? &*board : nullptr);
-  TL_ASSIGN_OR_RETURN(const MachinePtr machine,
+  TL_ASSIGN_OR_RETURN(MachinePtr machine,
                       OpenMachine(request, static_cast<int>(program.ranks.size())));
   ExecuteHooks hooks;
   hooks.sink = request.record ? &sink : nullptr;
   hooks.observer = &sink;
   hooks.positions = board ? &*board : nullptr;
-  return Execute(program, *machine, tokens, OptionsOf(request), hooks);
+  StatusOr<RunReport> report = Execute(program, *machine, tokens, OptionsOf(request), hooks);
+  if (!report.ok() || report->finding.empty()) return report;
+  machine.reset();
+  sink.OnNote("the run has diverged and is played again to find where");
+  absl::StrAppend(
+      &report->finding, "; ",
+      FirstNonFinite(request, program, tokens, static_cast<int64_t>(report->losses.size())));
+  return report;
 }
 
 }  // namespace
