@@ -57,7 +57,7 @@ HelpSection PinSection() {
                     "Cut activations along the sequence between the "
                     "tensor-parallel regions."},
                    {"bucket=SIZE", "Gradients that are reduced together, as 25MiB."},
-                   {"dtype=TYPE", "bf16, fp16 or fp32; execution takes bf16, fp32."},
+                   {"dtype=TYPE", "bf16, fp16 or fp32."},
                    {"grad_dtype=TYPE", "In which gradients are summed; fp32 unless given."},
                    {"offload=none", "Nothing is kept outside the GPU; no other value so far."}}};
 }
