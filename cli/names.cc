@@ -14,7 +14,7 @@ HelpSection ModelSection() {
                {"gpt:layers=,hidden=,heads=",
                 "Sizes of your own, as GPT-2 is built. Also vocab= (50257), positions= (1024, or "
                 "--seq), ffn= (4 x hidden), kv_heads=, head_dim=, activation= (gelu, relu, "
-                "swiglu), norm= (layer_norm, rms_norm)."},
+                "swiglu), norm= (layer_norm, rms_norm), dropout= (0)."},
                {"llama:layers=,hidden=,heads=",
                 "The same keys, as LLaMA is built: vocab 32000, positions 2048, ffn 8/3 x hidden, "
                 "swiglu, rms_norm, rotary positions."},
@@ -51,6 +51,7 @@ HelpSection PinSection() {
                     "When gradients are reduced; with zero 2 and 3 the latter keeps only a cut "
                     "one, for more communication."},
                    {"recompute=WHAT", "none, selective (attention's inner part), full (layers)."},
+                   {"attention=FORM", "unfused (default), fused (no probabilities in memory)."},
                    {"schedule=ORDER", "gpipe, 1f1b or interleaved."},
                    {"chunks=N", "Parts of the model on each stage; above 1 with interleaved."},
                    {"sequence_parallel=0|1",

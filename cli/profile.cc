@@ -145,6 +145,13 @@ class ProfileCommand : public Command {
                      .sentence = "Type of parameters and activations:",
                      .default_text = "bf16",
                      .choices = {"bf16", "fp16", "fp32"}},
+                    {.name = "attention",
+                     .kind = OptionKind::kChoice,
+                     .value_name = "FORM",
+                     .sentence = "Scores, softmax and context apart, or in one kernel that saves "
+                                 "no probabilities:",
+                     .default_text = "unfused",
+                     .choices = {"unfused", "fused"}},
                     {.name = "by-module",
                      .kind = OptionKind::kFlag,
                      .sentence = "Adds a table by part of the model."},
@@ -168,6 +175,7 @@ class ProfileCommand : public Command {
     request.shape.sequence =
         positions > 0 ? positions : std::min(traits.longest_sequence, kLongestDefaultSequence);
     TL_ASSIGN_OR_RETURN(request.shape.dtype, ParseDType(options.Text("dtype")));
+    request.shape.fused_attention = options.Text("attention") == "fused";
     TL_ASSIGN_OR_RETURN(const Profile profile, ProfileModel(model.config, request.shape));
     context->Print(context->json ? Json(request, profile) : Text(request, profile));
     return absl::OkStatus();

@@ -386,6 +386,8 @@ Status RankPlayer::PlayCompute(const SectionPlan& plan, uint32_t index, Stream s
   scalars_.clear();
   for (const uint32_t id : kernel.scalars) scalars_.push_back(registers_.Get(id));
   context.scalars = scalars_;
+  context.layer = instruction.layer;
+  context.micro_batch = std::max(instruction.micro_batch, 0);
   return LaunchKernel(kernel, context);
 }
 

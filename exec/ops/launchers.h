@@ -38,6 +38,12 @@ Status LaunchRmsNormParameterGrad(const OpCall& call);
 Status LaunchRotary(const OpCall& call);
 Status LaunchCausalSoftmax(const OpCall& call);
 Status LaunchCausalSoftmaxGrad(const OpCall& call);
+// flash_attention.cu
+Status LaunchAttention(const OpCall& call);
+Status LaunchAttentionGrad(const OpCall& call);
+Status LaunchMergeAttention(const OpCall& call);
+// dropout.cu
+Status LaunchDropout(const OpCall& call);
 // loss.cu
 Status LaunchCrossEntropy(const OpCall& call);
 Status LaunchCrossEntropyGrad(const OpCall& call);

@@ -24,8 +24,10 @@ struct LaunchContext {
   std::span<void* const> operands;
   Coordinates coordinates{};             // of this rank
   int64_t step = 0;                      // training steps done before
-  uint64_t seed = 0;                     // of initial values
+  uint64_t seed = 0;                     // of initial values and of dropout
   std::span<const double> scalars = {};  // values of the registers that the kernel names
+  int32_t layer = 0;                     // block of the model the op belongs to
+  int64_t micro_batch = 0;               // the one this instance works on
 };
 
 class OpCall {

@@ -15,6 +15,9 @@ std::string_view PartialTouchReason(Op op) {
     case Op::kCrossEntropyPartial:
     case Op::kCrossEntropyGrad:
       return "columns that pad the vocabulary are never read";
+    case Op::kAttention:
+    case Op::kAttentionGrad:
+      return "keys behind every query or outside the range of keys are never read";
     case Op::kSlice:
       return "a rank takes its part of the input";
     case Op::kSquareSumParts:

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/square_sum.h"
+#include "exec/ops/flash_attention.h"
 #include "exec/ops/formats.h"
 #include "exec/ops/launchers.h"
 #include "exec/ops/rotary.h"
@@ -38,6 +39,9 @@ constexpr Entry kEntries[] = {
     {Op::kRowMax, ops::LaunchRowMax, 1},
     {Op::kCrossEntropyPartial, ops::LaunchCrossEntropyPartial, 1},
     {Op::kCrossEntropyFinish, ops::LaunchCrossEntropyFinish, 2},
+    {Op::kAttention, ops::LaunchAttention, 2},
+    {Op::kMergeAttention, ops::LaunchMergeAttention, 2},
+    {Op::kDropout, ops::LaunchDropout, 1},
     {Op::kReduceRows, ops::LaunchReduceRows, 1},
     {Op::kEmbeddingGrad, ops::LaunchEmbeddingGrad, 1},
     {Op::kAddPositionGrad, ops::LaunchAddPositionGrad, 1},
@@ -50,6 +54,7 @@ constexpr Entry kEntries[] = {
     {Op::kSwiGluGrad, ops::LaunchSwiGluGrad, 2},
     {Op::kCausalSoftmaxGrad, ops::LaunchCausalSoftmaxGrad, 1},
     {Op::kCrossEntropyGrad, ops::LaunchCrossEntropyGrad, 1},
+    {Op::kAttentionGrad, ops::LaunchAttentionGrad, 3},
     {Op::kFill, ops::LaunchFill, 1},
     {Op::kInitNormal, ops::LaunchInitNormal, 1},
     {Op::kAccumulate, ops::LaunchAccumulate, 1},
@@ -205,9 +210,27 @@ Status CheckScalars(const Kernel& kernel) {
                                  kernel.scalars.size(), " scalars, it takes at most ", most));
 }
 
+// Key ranges differ between ranks; the launcher checks this rank's.
+Status CheckAttention(const Kernel& kernel) {
+  const int64_t head_size = kernel.operands[0].shape.back();
+  if (head_size <= ops::kMaxAttentionHeadSize) return absl::OkStatus();
+  return UnavailableError(absl::StrCat("kernel ", std::string(Name(kernel.op)), ": head size ",
+                                       head_size, " is above ", ops::kMaxAttentionHeadSize,
+                                       ", the largest there is code for: plan with "
+                                       "--pin attention=unfused"));
+}
+
 Status CheckAttributes(const Kernel& kernel) {
   const Attributes& attributes = kernel.attributes;
   const std::string name(Name(kernel.op));
+  if (kernel.op == Op::kAttention || kernel.op == Op::kAttentionGrad) {
+    TL_RETURN_IF_ERROR(CheckAttention(kernel));
+  }
+  const float rate = attributes.dropout.rate;
+  if (!(rate >= 0.0f && rate < 1.0f)) {
+    return InputError(
+        absl::StrCat("kernel ", name, ": dropout rate ", rate, " must be at least 0 and below 1"));
+  }
   if (kernel.op == Op::kEinsum && attributes.accumulate &&
       (attributes.scale != 1.0f || kernel.operands.size() == 4)) {
     return InputError(absl::StrCat("kernel ", name,

@@ -48,6 +48,13 @@ enum class Op : uint8_t {
   kCrossEntropyPartial,  // logits, targets, max -> partial[2,b,s] (fp32): sum of exp(logit - max),
                          // target logit
   kCrossEntropyFinish,   // max, partial -> loss, lse
+  kAttention,  // q[b,s,g,r,d], k[b,t,g,d], v[b,t,g,d] -> o[b,s,g,r,d], lse[b,g,r,s] (fp32): r query
+               // heads share a key head; scale; causal; position_offset, key_offset, key_begin,
+               // key_end; dropout of the probabilities, its heads counted from row_offset
+  kMergeAttention,  // a, a_lse, b, b_lse -> o, lse: attention over two disjoint sets of keys, made
+                    // from its results over each
+  kDropout,  // x[b,..,s,h] -> y        dropout; position_offset of s; row_offset of dimension 1
+             // of four or more. Its own gradient
   // Backward.
   kReduceRows,              // dy -> dbias (inout)          equation, e.g. "bsn->n"
   kEmbeddingGrad,           // ids, dy -> dtable (inout)    row_offset
@@ -63,6 +70,7 @@ enum class Op : uint8_t {
   kCrossEntropyGrad,        // logits, targets, lse -> dlogits       loss_scale; valid_columns;
                             // row_offset.
                             // Scalar, when given: multiplies loss_scale
+  kAttentionGrad,           // do, q, k, v, o, lse -> dq, dk, dv     as kAttention
   // Step and memory.
   kFill,            // -> y                         constant
   kInitNormal,      // -> y                         init_stddev; seeded by (seed, parameter, global
@@ -140,22 +148,37 @@ struct RotaryScaling {
   bool operator==(const RotaryScaling&) const = default;
 };
 
+// Which elements a layer drops: each with probability `rate`, the others are scaled by 1/(1 -
+// rate). An element's fate is a function of seed, step, layer, `site` and its place in its sample
+// of the global batch, so it depends on no way of cutting the work (exec/ops/dropout.h).
+struct Dropout {
+  float rate = 0.0f;  // 0: nothing; below 1
+  int32_t site = 0;   // tells the places of one layer apart
+  // The first sample of this rank's replica in the global batch; micro-batch m begins m times its
+  // size further.
+  Affine first_sample;
+  bool operator==(const Dropout&) const = default;
+};
+
 // One flat record: each op reads the fields its comment above names and ignores the rest, so that
 // kernels can be interned by value. Defaults mean "does not apply".
 struct Attributes {
   std::string equation;     // kEinsum, kReduceRows: "bsk,kn->bsn"
   bool accumulate = false;  // the last output is inout: the sum continues from what it holds
-  bool causal = false;      // kEinsum over (s, t): model FLOPs count half
+  bool causal = false;      // kEinsum over (s, t): model FLOPs count half; kAttention: masks
   bool inverse = false;
   bool maximum = false;
   int32_t dimension = 0;
-  float scale = 1.0f;  // kEinsum: multiplies the finished sum
+  float scale = 1.0f;  // kEinsum, kAttention: multiplies the finished sum
   float constant = 0.0f;
   float epsilon = 0.0f;
   float loss_scale = 0.0f;    // kCrossEntropyGrad: 1 / tokens of the global batch
   int64_t valid_columns = 0;  // vocabulary without padding, of the full tensor
   Affine row_offset;          // first vocabulary row (column) this rank holds
   Affine position_offset;     // position of the first token this rank holds (OPT: + 2)
+  Affine key_offset;          // kAttention: position of the first key this rank holds
+  Affine key_begin, key_end;  // kAttention: of those, keys [begin, end) take part; end 0: all
+  Dropout dropout;
   RotaryScaling rotary;
   float init_stddev = 0.0f;
   std::vector<InitBox> init;  // kInitNormal, kFill of a parameter

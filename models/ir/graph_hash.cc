@@ -71,6 +71,17 @@ void AddAttributes(const Attributes& attributes, CanonicalText& text) {
   text.Add(attributes.spans.size());
   for (const AdamSpan& span : attributes.spans) text.Add(span.begin).Add(span.end).Add(span.decay);
   text.Add(attributes.element_offset);
+  // As above: only where they say something.
+  const Affine zero;
+  if (attributes.key_offset != zero || attributes.key_begin != zero || attributes.key_end != zero) {
+    text.Add(std::string_view("keys")).Add(attributes.key_offset);
+    text.Add(attributes.key_begin).Add(attributes.key_end);
+  }
+  const Dropout& dropout = attributes.dropout;
+  if (dropout != Dropout()) {
+    text.Add(std::string_view("dropout")).Add(dropout.rate).Add(dropout.site);
+    text.Add(dropout.first_sample);
+  }
 }
 
 std::string Canonical(const Graph& graph) {

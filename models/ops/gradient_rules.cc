@@ -109,6 +109,19 @@ Status CausalSoftmaxRule(GradientEmitter& emitter) {
                       {0}, "scores");
 }
 
+Status AttentionRule(GradientEmitter& emitter) {
+  return emitter.Emit(Op::kAttentionGrad, emitter.node().attributes,
+                      {emitter.output_gradient(), Input(emitter, 0), Input(emitter, 1),
+                       Input(emitter, 2), Output(emitter, 0), Output(emitter, 1)},
+                      {0, 1, 2}, "qkv");
+}
+
+// What was dropped gets no gradient, the rest was scaled.
+Status DropoutRule(GradientEmitter& emitter) {
+  return emitter.Emit(Op::kDropout, emitter.node().attributes, {emitter.output_gradient()}, {0},
+                      "x");
+}
+
 // The seed of the backward pass: d(loss) is loss_scale for every token.
 Status CrossEntropyRule(GradientEmitter& emitter) {
   Attributes attributes;
@@ -151,6 +164,10 @@ GradientRule GradientRuleOf(Op op) {
       return RotaryRule;
     case Op::kCausalSoftmax:
       return CausalSoftmaxRule;
+    case Op::kAttention:
+      return AttentionRule;
+    case Op::kDropout:
+      return DropoutRule;
     case Op::kCrossEntropy:
       return CrossEntropyRule;
     case Op::kCast:

@@ -85,10 +85,13 @@ StatusOr<std::vector<OperandSpec>> InferOutputs(Op op, const Attributes& attribu
 Status CheckOperands(Op op, const Attributes& attributes, const std::vector<OperandSpec>& inputs,
                      const std::vector<OperandSpec>& outputs);
 
+// Keys that attention takes at a time (DEFINITIONS 12a).
+inline constexpr int64_t kAttentionKeyBlock = 64;
+
 // Work of one op instance; operands are inputs then outputs and satisfy CheckOperands. FLOPs and
-// m, n, k, batch follow from the letters of the equation (kEinsum); every other op is bound by
-// memory. Bytes are those of the operands, except that table look-ups touch only their rows.
-// Collectives have no work (kNone).
+// m, n, k, batch follow from the letters of the equation (kEinsum) or are those of the products
+// that attention fuses; every other op is bound by memory. Bytes are those of the operands, except
+// that table look-ups touch only their rows. Collectives have no work (kNone).
 Work WorkOf(Op op, const Attributes& attributes, const std::vector<OperandSpec>& operands);
 
 }  // namespace tideline

@@ -59,6 +59,38 @@ void CountMatrixProduct(const Attributes& attributes, const std::vector<OperandS
   work.model_flops = attributes.causal ? work.flops / 2 : work.flops;
 }
 
+// Pairs of query and key that attention computes, of one head: keys go in blocks of
+// kAttentionKeyBlock, and a query meets every block in which it sees a key. Offsets are those of
+// coordinate 0.
+int64_t PairsComputed(const Attributes& attributes, int64_t queries, int64_t keys) {
+  const int64_t begin = attributes.key_begin.base;
+  const int64_t end = attributes.key_end == Affine() ? keys : attributes.key_end.base;
+  if (!attributes.causal) return queries * std::max<int64_t>(end - begin, 0);
+  int64_t pairs = 0;
+  for (int64_t first = begin; first < end; first += kAttentionKeyBlock) {
+    // Queries from the position of the block's first key on.
+    const int64_t position = first + attributes.key_offset.base - attributes.position_offset.base;
+    const int64_t seeing = queries - std::clamp<int64_t>(position, 0, queries);
+    pairs += seeing * std::min(kAttentionKeyBlock, end - first);
+  }
+  return pairs;
+}
+
+// `products` matrix products are executed over the pairs; people quote `quoted` over all of them,
+// half when causal.
+void CountAttention(const Attributes& attributes, const std::vector<int64_t>& q,
+                    const std::vector<int64_t>& k, int products, int quoted, Work& work) {
+  work.work_class = WorkClass::kBatchedGemm;
+  work.m = q[1];
+  work.n = k[1];
+  work.k = q[4];
+  work.batch = q[0] * q[2] * q[3];
+  const double per_pair = 2.0 * static_cast<double>(work.batch) * static_cast<double>(work.k);
+  work.flops = products * per_pair * static_cast<double>(PairsComputed(attributes, work.m, work.n));
+  work.model_flops = quoted * per_pair * static_cast<double>(work.m) * static_cast<double>(work.n);
+  if (attributes.causal) work.model_flops /= 2;
+}
+
 }  // namespace
 
 Work WorkOf(Op op, const Attributes& attributes, const std::vector<OperandSpec>& operands) {
@@ -71,6 +103,12 @@ Work WorkOf(Op op, const Attributes& attributes, const std::vector<OperandSpec>&
   switch (op) {
     case Op::kEinsum:
       CountMatrixProduct(attributes, operands, work);
+      break;
+    case Op::kAttention:  // q k, p v
+      CountAttention(attributes, operands[0].shape, operands[1].shape, 2, 2, work);
+      break;
+    case Op::kAttentionGrad:  // q k and do v, once for dq and once for dk and dv; dq, dk, dv
+      CountAttention(attributes, operands[1].shape, operands[2].shape, 7, 4, work);
       break;
     case Op::kEmbedding:
     case Op::kAddPosition: {

@@ -12,6 +12,14 @@ namespace {
 
 constexpr float kInitStddev = 0.02f;
 
+// Where a layer drops; part of the key of its random numbers.
+enum DropoutSite : int32_t {
+  kEmbeddingSite,
+  kProbabilitiesSite,
+  kAttentionOutputSite,
+  kMlpOutputSite
+};
+
 class DecoderBuilder {
  public:
   DecoderBuilder(const DecoderConfig& config, const ModelShape& shape)
@@ -56,6 +64,16 @@ class DecoderBuilder {
   TensorId Add(const std::string& name, TensorId a, TensorId b) {
     return builder_.Apply(Op::kAdd, {}, {a, b}, {name})[0];
   }
+  Dropout DropoutAt(DropoutSite site) const {
+    if (config_.dropout == 0) return {};
+    return {.rate = static_cast<float>(config_.dropout), .site = site, .first_sample = {}};
+  }
+  TensorId Drop(const std::string& name, TensorId x, DropoutSite site) {
+    Attributes attributes;
+    attributes.dropout = DropoutAt(site);
+    if (attributes.dropout.rate == 0) return x;
+    return builder_.Apply(Op::kDropout, attributes, {x}, {name + ".dropout"})[0];
+  }
   TensorId Rotate(const std::string& name, TensorId x) {
     Attributes attributes;
     attributes.rotary = config_.rotary;
@@ -66,6 +84,8 @@ class DecoderBuilder {
     return builder_.View(name, of, {shape_.batch, shape_.sequence, heads, config_.head_dim}, offset,
                          0);
   }
+  TensorId FusedContext(const std::string& prefix, TensorId q, TensorId k, TensorId v);
+  TensorId Context(const std::string& prefix, TensorId q, TensorId k, TensorId v);
   TensorId Attention(const std::string& prefix, TensorId x);
   TensorId Mlp(const std::string& prefix, TensorId x);
   TensorId Layer(const std::string& prefix, TensorId x);
@@ -82,13 +102,14 @@ class DecoderBuilder {
 TensorId DecoderBuilder::Embed(TensorId ids) {
   embedding_ = builder_.Parameter("embedding.weight", {vocab_, config_.hidden}, Rows());
   TensorId x = builder_.Apply(Op::kEmbedding, {}, {ids, embedding_}, {"embedding"})[0];
-  if (config_.position == PositionKind::kRotary) return x;
+  if (config_.position == PositionKind::kRotary) return Drop("embedding", x, kEmbeddingSite);
   const TensorId table = builder_.Parameter(
       "position.weight", {config_.max_positions + config_.position_offset, config_.hidden},
       Matrix(kNone));
   Attributes attributes;
   attributes.position_offset.base = config_.position_offset;
-  return builder_.Apply(Op::kAddPosition, attributes, {x, table}, {"position"})[0];
+  x = builder_.Apply(Op::kAddPosition, attributes, {x, table}, {"position"})[0];
+  return Drop("embedding", x, kEmbeddingSite);
 }
 
 TensorId DecoderBuilder::Norm(const std::string& name, TensorId x) {
@@ -149,6 +170,33 @@ void DecoderBuilder::Project(const std::string& prefix, TensorId x, TensorId& q,
   v = Heads(prefix + "v.heads", qkv, config_.heads, 2 * slice);
 }
 
+// q is [b, s, g, r, d].
+TensorId DecoderBuilder::FusedContext(const std::string& prefix, TensorId q, TensorId k,
+                                      TensorId v) {
+  Attributes attributes;
+  attributes.causal = true;
+  attributes.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)));
+  attributes.dropout = DropoutAt(kProbabilitiesSite);
+  return builder_.Apply(Op::kAttention, attributes, {q, k, v},
+                        {prefix + "context", prefix + "context.lse"})[0];
+}
+
+// q is [b, s, a, d], or with grouped queries [b, s, g, r, d].
+TensorId DecoderBuilder::Context(const std::string& prefix, TensorId q, TensorId k, TensorId v) {
+  const bool grouped = config_.kv_heads != config_.heads;
+  Attributes attributes;
+  attributes.causal = true;
+  attributes.equation = grouped ? "bsgrd,btgd->bgrst" : "bsad,btad->bast";
+  attributes.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)));
+  const TensorId scores = builder_.Apply(Op::kEinsum, attributes, {q, k}, {prefix + "scores"})[0];
+  TensorId probabilities =
+      builder_.Apply(Op::kCausalSoftmax, {}, {scores}, {prefix + "probabilities"})[0];
+  probabilities = Drop(prefix + "probabilities", probabilities, kProbabilitiesSite);
+  attributes.equation = grouped ? "bgrst,btgd->bsgrd" : "bast,btad->bsad";
+  attributes.scale = 1.0f;
+  return builder_.Apply(Op::kEinsum, attributes, {probabilities, v}, {prefix + "context"})[0];
+}
+
 TensorId DecoderBuilder::Attention(const std::string& prefix, TensorId x) {
   TensorId q = kNone, k = kNone, v = kNone;
   Project(prefix, x, q, k, v);
@@ -156,28 +204,20 @@ TensorId DecoderBuilder::Attention(const std::string& prefix, TensorId x) {
     q = Rotate(prefix + "q.rotated", q);
     k = Rotate(prefix + "k.rotated", k);
   }
-  const bool grouped = config_.kv_heads != config_.heads;
-  if (grouped) {
+  if (shape_.fused_attention || config_.kv_heads != config_.heads) {
     q = builder_.View(prefix + "q.groups", q,
                       {shape_.batch, shape_.sequence, config_.kv_heads,
                        config_.heads / config_.kv_heads, config_.head_dim},
                       0, 0);
   }
-  Attributes attributes;
-  attributes.causal = true;
-  attributes.equation = grouped ? "bsgrd,btgd->bgrst" : "bsad,btad->bast";
-  attributes.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)));
-  TensorId scores = builder_.Apply(Op::kEinsum, attributes, {q, k}, {prefix + "scores"})[0];
-  const TensorId probabilities =
-      builder_.Apply(Op::kCausalSoftmax, {}, {scores}, {prefix + "probabilities"})[0];
-  attributes.equation = grouped ? "bgrst,btgd->bsgrd" : "bast,btad->bsad";
-  attributes.scale = 1.0f;
   const TensorId context =
-      builder_.Apply(Op::kEinsum, attributes, {probabilities, v}, {prefix + "context"})[0];
+      shape_.fused_attention ? FusedContext(prefix, q, k, v) : Context(prefix, q, k, v);
   const int64_t width = config_.heads * config_.head_dim;
   const TensorId merged = builder_.View(prefix + "context.merged", context,
                                         {shape_.batch, shape_.sequence, width}, 0, 0);
-  return Linear(prefix + "output", merged, width, config_.hidden, config_.output_bias, false);
+  const TensorId output =
+      Linear(prefix + "output", merged, width, config_.hidden, config_.output_bias, false);
+  return Drop(prefix + "output", output, kAttentionOutputSite);
 }
 
 TensorId DecoderBuilder::Mlp(const std::string& prefix, TensorId x) {
@@ -192,7 +232,8 @@ TensorId DecoderBuilder::Mlp(const std::string& prefix, TensorId x) {
     const Op op = config_.activation == ActivationKind::kGelu ? Op::kGelu : Op::kRelu;
     inner = builder_.Apply(op, {}, {up}, {prefix + "activation"})[0];
   }
-  return Linear(prefix + "down", inner, config_.ffn, config_.hidden, bias, false);
+  const TensorId down = Linear(prefix + "down", inner, config_.ffn, config_.hidden, bias, false);
+  return Drop(prefix + "down", down, kMlpOutputSite);
 }
 
 TensorId DecoderBuilder::Layer(const std::string& prefix, TensorId x) {
@@ -284,6 +325,10 @@ Status ValidateConfig(const DecoderConfig& config) {
                     "is odd; rotary positions turn pairs, so it must be even");
   }
   TL_RETURN_IF_ERROR(CheckRotary(config));
+  if (!(config.dropout >= 0 && config.dropout < 1)) {
+    return InputError(absl::StrCat("model '", config.name, "': dropout = ", config.dropout,
+                                   " must be at least 0 and below 1; 0 drops nothing"));
+  }
   if (!(config.norm_epsilon > 0 && config.norm_epsilon < 1)) {
     return InputError(absl::StrCat("model '", config.name, "': norm_epsilon = ",
                                    config.norm_epsilon, " must lie between 0 and 1"));

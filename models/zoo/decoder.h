@@ -13,6 +13,9 @@
 // slices of it; with grouped queries, q is [b, s, g, r, d]: query head g * R + r reads key head g,
 // as Hugging Face does). So cutting heads over ranks is visible in letters.
 //
+// Attention is three nodes (scores, softmax, context), or with ModelShape::fused_attention one.
+// Both drop the same probabilities.
+//
 // Types: parameters and activations have `dtype`; norm statistics, log-sum-exp and losses are fp32.
 //
 // What 1-D tensor parallelism cuts (Tensor::tensor_parallel_dim, Megatron-LM): projections of q, k,

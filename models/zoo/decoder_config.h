@@ -41,6 +41,9 @@ struct DecoderConfig {
   bool mlp_bias = false;
   bool tied_embedding = false;
   double norm_epsilon = 1e-5;
+  // Share of elements dropped in training: of the embedding, of attention's probabilities, and of
+  // the outputs of attention and MLP. From 0 on, below 1.
+  double dropout = 0.0;
   RotaryScaling rotary;
   bool operator==(const DecoderConfig&) const = default;
 };

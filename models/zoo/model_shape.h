@@ -17,6 +17,8 @@ struct ModelShape {
   DType dtype = DType::kF32;
   // Columns of the logits are padded to a multiple of this, at most kMostRows (DEFINITIONS 7).
   int64_t vocab_multiple = 1;
+  // One kAttention node instead of products and softmax apart; the same function.
+  bool fused_attention = false;
 };
 
 }  // namespace tideline

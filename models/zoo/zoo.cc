@@ -132,6 +132,13 @@ Status ReadActivation(const std::string& value, DecoderConfig& config) {
   return absl::OkStatus();
 }
 
+Status ReadDropout(const std::string& value, DecoderConfig& config) {
+  const StatusOr<double> rate = ParseReal(value, 0, 1);
+  if (!rate.ok()) return Annotate(rate.status(), "dropout");
+  config.dropout = *rate;
+  return absl::OkStatus();
+}
+
 Status ReadNorm(const std::string& value, DecoderConfig& config) {
   static const std::vector<std::string> kNames = {"layer_norm", "rms_norm"};
   const auto found = std::find(kNames.begin(), kNames.end(), value);
@@ -150,7 +157,8 @@ std::vector<SpecKey> SpecKeys() {
           IntegerKey("head_dim", kMostHeads, &DecoderConfig::head_dim),
           IntegerKey("positions", kMostRows, &DecoderConfig::max_positions),
           {"activation", ReadActivation},
-          {"norm", ReadNorm}};
+          {"norm", ReadNorm},
+          {"dropout", ReadDropout}};
 }
 
 Status ReadSpec(std::string_view list, DecoderConfig& config) {

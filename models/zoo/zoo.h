@@ -5,7 +5,8 @@
 //   opt-125m ... opt-175b                                  Zhang et al. 2022
 //   llama-7b ... llama-65b, llama2-7b ... llama2-70b, llama3-8b, llama3-70b, llama3.1-8b,
 //   llama3.1-70b                                           Touvron et al. 2023, Meta 2024
-//   gpt:layers=24,hidden=1024,heads=16[,vocab=,ffn=,kv_heads=,head_dim=,positions=,activation=,norm=]
+//   gpt:layers=24,hidden=1024,heads=16[,vocab=,ffn=,kv_heads=,head_dim=,positions=,activation=,norm=,
+//       dropout=]
 //   llama:...                                              the same keys
 //
 // Defaults of `gpt:`: vocab 50257, ffn 4 x hidden, gelu, LayerNorm, learned positions 1024 (or the

@@ -13,7 +13,8 @@ StatusOr<Graph> ForwardGraph(const Plan& plan) {
   return BuildModel(plan.model, {.batch = plan.micro_batch,
                                  .sequence = plan.seq,
                                  .dtype = plan.dtype,
-                                 .vocab_multiple = plan.padded_vocab});
+                                 .vocab_multiple = plan.padded_vocab,
+                                 .fused_attention = plan.attention == AttentionForm::kFused});
 }
 
 StatusOr<Draft> MakeDraft(const Plan& plan) {

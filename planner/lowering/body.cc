@@ -43,7 +43,7 @@ class Body {
         graph_(context.graph()),
         items_(ItemsOf(draft_, context.stage, kind)),
         writer_(&context.role(), &context.role().bodies.emplace_back()),
-        nodes_(CompileNodes(context)),
+        nodes_(CompileNodes(context, kind == BodyKind::kTraining)),
         by_block_(NodesByBlock(graph_)),
         boundaries_(BlockBoundaries(graph_)),
         gather_(&context, &writer_, StepBlocks(draft_, items_)) {

@@ -8,7 +8,8 @@ namespace {
 
 class Compiler {
  public:
-  explicit Compiler(StageContext& context) : context_(context), graph_(context.graph()) {}
+  Compiler(StageContext& context, bool dropping)
+      : context_(context), graph_(context.graph()), dropping_(dropping) {}
 
   CompiledNodes Run() {
     result_.nodes.resize(graph_.nodes.size());
@@ -52,11 +53,12 @@ class Compiler {
     if (node.op == Op::kCrossEntropyGrad && context_.gate.loss_scale != kNoId) {
       scalars = {context_.gate.loss_scale};
     }
-    compiled.accumulate =
-        context_.Compute(node.name, node.op, node.attributes, specs, node.phase, scalars);
-    compiled.overwrite = compiled.accumulate;
-    if (!node.attributes.accumulate) return;
     Attributes attributes = node.attributes;
+    if (!dropping_) attributes.dropout = {};
+    compiled.accumulate =
+        context_.Compute(node.name, node.op, attributes, specs, node.phase, scalars);
+    compiled.overwrite = compiled.accumulate;
+    if (!attributes.accumulate) return;
     attributes.accumulate = false;
     for (size_t output = 0; output < node.outputs.size(); ++output) {
       specs[node.inputs.size() + output].access =
@@ -121,11 +123,14 @@ class Compiler {
 
   StageContext& context_;
   const Graph& graph_;
+  const bool dropping_;
   CompiledNodes result_;
 };
 
 }  // namespace
 
-CompiledNodes CompileNodes(StageContext& context) { return Compiler(context).Run(); }
+CompiledNodes CompileNodes(StageContext& context, bool dropping) {
+  return Compiler(context, dropping).Run();
+}
 
 }  // namespace tideline

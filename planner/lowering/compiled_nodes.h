@@ -35,7 +35,8 @@ struct CompiledNodes {
   }
 };
 
-CompiledNodes CompileNodes(StageContext& context);
+// Without `dropping`, as an evaluation wants it, dropout keeps everything.
+CompiledNodes CompileNodes(StageContext& context, bool dropping);
 
 }  // namespace tideline
 

@@ -82,6 +82,10 @@ constexpr PinReader kReaders[] = {
        return ReadChoice(p, {Recompute::kNone, Recompute::kSelective, Recompute::kFull},
                          &pins->recompute);
      }},
+    {"attention",
+     [](const KeyValue& p, Pins* pins) {
+       return ReadChoice(p, {AttentionForm::kUnfused, AttentionForm::kFused}, &pins->attention);
+     }},
     {"schedule",
      [](const KeyValue& p, Pins* pins) {
        return ReadChoice(p, {Schedule::kGPipe, Schedule::k1F1B, Schedule::kInterleaved},
@@ -129,6 +133,8 @@ Pins PinsOf(const Plan& plan) {
           .zero = plan.zero,
           .reduce = plan.reduce,
           .recompute = plan.recompute,
+          .attention = plan.attention == AttentionForm::kFused ? std::optional(plan.attention)
+                                                               : std::nullopt,
           .schedule = plan.schedule,
           .chunks = plan.chunks,
           .sequence_parallel = plan.sequence_parallel,
@@ -149,6 +155,7 @@ std::string FormatPins(const Pins& pins) {
   if (pins.zero) add("zero", absl::StrCat(*pins.zero));
   if (pins.reduce) add("reduce", std::string(Name(*pins.reduce)));
   if (pins.recompute) add("recompute", std::string(Name(*pins.recompute)));
+  if (pins.attention) add("attention", std::string(Name(*pins.attention)));
   if (pins.schedule) add("schedule", std::string(Name(*pins.schedule)));
   if (pins.chunks) add("chunks", absl::StrCat(*pins.chunks));
   if (pins.sequence_parallel) add("sequence_parallel", *pins.sequence_parallel ? "1" : "0");

@@ -5,6 +5,7 @@
 //   zero                0..3
 //   reduce              once | each_micro_batch: when gradients are; the latter with zero 2 or 3
 //   recompute           none | selective | full
+//   attention           unfused | fused; not pinned: unfused
 //   schedule            gpipe | 1f1b | interleaved
 //   chunks              chunks per stage; above 1 only with interleaved
 //   sequence_parallel   0 | 1
@@ -32,6 +33,7 @@ struct Pins {
   std::optional<int32_t> zero;
   std::optional<GradientReduction> reduce;
   std::optional<Recompute> recompute;
+  std::optional<AttentionForm> attention;
   std::optional<Schedule> schedule;
   std::optional<int32_t> chunks;
   std::optional<bool> sequence_parallel;
@@ -43,7 +45,7 @@ struct Pins {
 // Errors are usage errors (exit 2): unknown keys and values list the valid ones and the nearest.
 StatusOr<Pins> ParsePins(std::string_view text);
 
-// All decisions of a plan, in the order above.
+// All decisions of a plan, in the order above, but for attention=unfused, which is the default.
 Pins PinsOf(const Plan& plan);
 
 // "tp=8,pp=8,...": only what is pinned, in the order above.

@@ -30,6 +30,8 @@ constexpr std::pair<std::string_view, Schedule> kSchedules[] = {
     {"interleaved", Schedule::kInterleaved}};
 constexpr std::pair<std::string_view, Recompute> kRecomputes[] = {
     {"none", Recompute::kNone}, {"selective", Recompute::kSelective}, {"full", Recompute::kFull}};
+constexpr std::pair<std::string_view, AttentionForm> kAttentionForms[] = {
+    {"unfused", AttentionForm::kUnfused}, {"fused", AttentionForm::kFused}};
 constexpr std::pair<std::string_view, GradientReduction> kReductions[] = {
     {"once", GradientReduction::kOnce}, {"each_micro_batch", GradientReduction::kEachMicroBatch}};
 constexpr std::pair<std::string_view, NormKind> kNorms[] = {{"layer_norm", NormKind::kLayerNorm},
@@ -94,7 +96,7 @@ Status ReadWord(const std::pair<std::string_view, Value> (&words)[size], const s
 #define TL_MODEL_FIELDS(F)                                                                  \
   F(name) F(layers) F(hidden) F(heads) F(kv_heads) F(head_dim) F(ffn) F(vocab)              \
   F(max_positions) F(position_offset) F(fused_qkv) F(attention_bias) F(output_bias)         \
-  F(mlp_bias) F(tied_embedding) F(norm_epsilon)
+  F(mlp_bias) F(tied_embedding) F(norm_epsilon) F(dropout)
 #define TL_ROTARY_FIELDS(F) \
   F(theta) F(factor) F(low_frequency_factor) F(high_frequency_factor) F(original_positions)
 #define TL_DEVICE_FIELDS(F)                                                                 \
@@ -256,6 +258,7 @@ void ToFile(const Plan& plan, plan_file::Plan* file) {
   file->mutable_buckets()->set_bytes(plan.bucket_bytes);
   file->mutable_buckets()->set_reduce(std::string(Name(plan.reduce)));
   file->set_recompute(std::string(Name(plan.recompute)));
+  file->set_attention(std::string(Name(plan.attention)));
   file->set_zero(plan.zero);
   file->mutable_collectives()->set_algorithm(
       std::string(Word(kAlgorithms, plan.collective_algorithm)));
@@ -314,6 +317,8 @@ StatusOr<Plan> FromFile(const plan_file::Plan& file, const std::string& where) {
       ReadWord(kReductions, file.buckets().reduce(), where, "buckets.reduce", true, &plan.reduce));
   TL_RETURN_IF_ERROR(
       ReadWord(kRecomputes, file.recompute(), where, "recompute", true, &plan.recompute));
+  TL_RETURN_IF_ERROR(
+      ReadWord(kAttentionForms, file.attention(), where, "attention", true, &plan.attention));
   plan.zero = file.zero();
   TL_RETURN_IF_ERROR(ReadWord(kAlgorithms, file.collectives().algorithm(), where,
                               "collectives.algorithm", true, &plan.collective_algorithm));
@@ -359,6 +364,7 @@ class FirstError : public google::protobuf::io::ErrorCollector {
 
 std::string_view Name(Schedule schedule) { return Word(kSchedules, schedule); }
 std::string_view Name(RateSchedule schedule) { return Word(kRateSchedules, schedule); }
+std::string_view Name(AttentionForm attention) { return Word(kAttentionForms, attention); }
 std::string_view Name(Recompute recompute) { return Word(kRecomputes, recompute); }
 std::string_view Name(GradientReduction reduction) { return Word(kReductions, reduction); }
 

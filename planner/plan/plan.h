@@ -24,10 +24,12 @@ namespace tideline {
 
 enum class Schedule : uint8_t { kGPipe, k1F1B, kInterleaved };
 enum class Recompute : uint8_t { kNone, kSelective, kFull };
+enum class AttentionForm : uint8_t { kUnfused, kFused };
 enum class GradientReduction : uint8_t { kOnce, kEachMicroBatch };
 
 std::string_view Name(Schedule schedule);            // "gpipe", "1f1b", "interleaved"
 std::string_view Name(Recompute recompute);          // "none", "selective", "full"
+std::string_view Name(AttentionForm attention);      // "unfused", "fused"
 std::string_view Name(GradientReduction reduction);  // "once", "each_micro_batch"
 std::string_view Name(RateSchedule schedule);        // "constant", "linear", "cosine"
 
@@ -76,6 +78,7 @@ struct Plan {
   int64_t bucket_bytes = kDefaultBucketBytes;
   GradientReduction reduce = GradientReduction::kOnce;
   Recompute recompute = Recompute::kNone;
+  AttentionForm attention = AttentionForm::kUnfused;
   int32_t zero = 0;
   CollectiveAlgorithm collective_algorithm = CollectiveAlgorithm::kRing;
   ReductionOrder reduction_order = ReductionOrder::kRank;

@@ -227,6 +227,11 @@ Status Validate(const Plan& plan) {
     return Invalid("buckets.reduce", "is each_micro_batch with chunks = ", plan.chunks,
                    "; it needs chunks = 1");
   }
+  if (plan.attention == AttentionForm::kFused && plan.recompute == Recompute::kSelective) {
+    return Invalid("recompute",
+                   "is selective with attention = fused, which keeps no probabilities that could "
+                   "be dropped; write none or full, or attention = unfused");
+  }
   const std::string& hash = plan.graph_hash;
   if (hash.size() != 64 || hash.find_first_not_of("0123456789abcdef") != std::string::npos) {
     return Invalid("graph_hash", "must be 64 hexadecimal digits");

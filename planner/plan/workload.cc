@@ -60,6 +60,7 @@ StatusOr<Plan> PlanOf(const Workload& workload, const Pins& pins) {
   plan.zero = pins.zero.value_or(0);
   plan.reduce = pins.reduce.value_or(GradientReduction::kOnce);
   plan.recompute = pins.recompute.value_or(Recompute::kNone);
+  plan.attention = pins.attention.value_or(AttentionForm::kUnfused);
   plan.schedule = pins.schedule.value_or(Schedule::k1F1B);
   plan.chunks = pins.chunks.value_or(1);
   plan.sequence_parallel = pins.sequence_parallel.value_or(false);

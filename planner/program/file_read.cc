@@ -153,6 +153,13 @@ Attributes Reader::ReadAttributes(const file::Attributes& in) {
   for (const file::NormSpan& span : in.norm_spans()) {
     attributes.norm_spans.push_back({span.begin(), span.end(), ReadAffine(span.copy(), "copy")});
   }
+  attributes.key_offset = ReadAffine(in.key_offset(), "key_offset");
+  attributes.key_begin = ReadAffine(in.key_begin(), "key_begin");
+  attributes.key_end = ReadAffine(in.key_end(), "key_end");
+  if (in.has_dropout()) {
+    attributes.dropout = {in.dropout().rate(), in.dropout().site(),
+                          ReadAffine(in.dropout().first_sample(), "dropout.first_sample")};
+  }
   return attributes;
 }
 

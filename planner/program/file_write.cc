@@ -66,6 +66,14 @@ void Write(const Attributes& attributes, file::Attributes* out) {
     entry->set_end(span.end);
     Write(span.copy, entry->mutable_copy());
   }
+  Write(attributes.key_offset, out->mutable_key_offset());
+  Write(attributes.key_begin, out->mutable_key_begin());
+  Write(attributes.key_end, out->mutable_key_end());
+  if (attributes.dropout == Dropout()) return;
+  file::Dropout* dropout = out->mutable_dropout();
+  dropout->set_rate(attributes.dropout.rate);
+  dropout->set_site(attributes.dropout.site);
+  Write(attributes.dropout.first_sample, dropout->mutable_first_sample());
 }
 
 void Write(const Kernel& kernel, file::Kernel* out) {

@@ -19,6 +19,7 @@ Pins Start(const Pins& pinned) {
   pins.bucket_bytes = pinned.bucket_bytes;
   pins.dtype = pinned.dtype;
   pins.grad_dtype = pinned.grad_dtype;
+  pins.attention = pinned.attention;
   return pins;
 }
 
@@ -104,9 +105,19 @@ Status ExplainMicroBatches(const Workload& workload, const Pins& pinned) {
                    " are planned; give a smaller batch, more GPUs, or pin a larger micro_batch"));
 }
 
+Status ExplainRecomputation(const Pins& pinned) {
+  if (pinned.attention != AttentionForm::kFused || pinned.recompute != Recompute::kSelective) {
+    return absl::OkStatus();
+  }
+  return Contradiction(
+      "recompute=selective drops the probabilities of attention, of which attention=fused keeps "
+      "none; use recompute=none or full");
+}
+
 // Why the pins leave nothing: the first contradiction, with its numbers.
 Status Explain(const Workload& workload, const Pins& pinned) {
   TL_RETURN_IF_ERROR(ExplainMesh(workload, pinned));
+  TL_RETURN_IF_ERROR(ExplainRecomputation(pinned));
   const ModelTraits model = TraitsOf(workload.model);
   const auto indivisible = [](const char* pin, int64_t value, const std::string& what,
                               int64_t total) {

@@ -194,7 +194,13 @@ TEST(FastNumericsTest, LossesAreNearTheExactOnes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Plans, NumbersTest, testing::ValuesIn(PlanCases()),
+std::vector<PlanCase> CasesOfTheReference() {
+  std::vector<PlanCase> cases = PlanCases();
+  std::erase_if(cases, [](const PlanCase& plan_case) { return plan_case.dropout(); });
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Plans, NumbersTest, testing::ValuesIn(CasesOfTheReference()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -45,7 +45,8 @@ class Cases {
     TL_CHECK(hash.ok(), "the models build");
     plan.graph_hash = *hash;
     TL_CHECK(Validate(plan).ok(), "the cases are valid plans");
-    const bool exact = tp == 1 && plan.reduce == GradientReduction::kOnce &&
+    const bool exact = tp == 1 && model.dropout == 0 && plan.attention == AttentionForm::kUnfused &&
+                       plan.reduce == GradientReduction::kOnce &&
                        (dp == 1 || plan.reduction_order == ReductionOrder::kRank);
     cases_.push_back({model.name.substr(5) + "_" + name, std::move(plan), exact});
   }
@@ -79,6 +80,10 @@ Change Both(Change first, Change second) {
     first(plan);
     second(plan);
   };
+}
+
+Change Fused() {
+  return [](Plan& plan) { plan.attention = AttentionForm::kFused; };
 }
 
 void AddGpt(Cases& cases) {
@@ -154,6 +159,37 @@ void AddOpt(Cases& cases) {
   cases.Add(opt, "dp2_tp4_sequence_full", 2, 1, 4, 2, Both(Sequence(), Replay(Recompute::kFull)));
 }
 
+// The first of each replica count is what the others of it are compared with.
+void AddFused(Cases& cases, const DecoderConfig& model, const std::string& family) {
+  const auto add = [&](const std::string& name, int32_t dp, int32_t pp, int32_t tp,
+                       int64_t micro_batch, const Change& change = {}) {
+    cases.Add(model, family + "_" + name, dp, pp, tp, micro_batch,
+              change ? Both(Fused(), change) : Fused());
+  };
+  add("plain", 1, 1, 1, 2);
+  add("whole_batch", 1, 1, 1, 16);
+  add("full", 1, 1, 1, 2, Replay(Recompute::kFull));
+  add("pp4_1f1b", 1, 4, 1, 2, Order(Schedule::k1F1B));
+  add("tp2", 1, 1, 2, 2);
+  add("dp2", 2, 1, 1, 2);
+  add("dp2_zero3", 2, 1, 1, 2, Zero(3));
+  add("dp2_pp2_tp2_interleaved_sequence_zero2", 2, 2, 2, 2,
+      Both(Both(Sequence(), Zero(2)), Order(Schedule::kInterleaved, 2)));
+}
+
+// Dropout, unfused and fused.
+void AddDropout(Cases& cases, DecoderConfig model) {
+  model.dropout = 0.1;
+  cases.Add(model, "dropout_plain", 1, 1, 1, 2);
+  cases.Add(model, "dropout_micro_batch_1", 1, 1, 1, 1);
+  cases.Add(model, "dropout_selective", 1, 1, 1, 2, Replay(Recompute::kSelective));
+  cases.Add(model, "dropout_pp2_full", 1, 2, 1, 2, Replay(Recompute::kFull));
+  cases.Add(model, "dropout_tp2_sequence", 1, 1, 2, 2, Sequence());
+  cases.Add(model, "dropout_dp4", 4, 1, 1, 2);
+  cases.Add(model, "dropout_dp4_zero3_full", 4, 1, 1, 1, Both(Zero(3), Replay(Recompute::kFull)));
+  AddFused(cases, model, "dropout_fused");
+}
+
 }  // namespace
 
 std::ostream& operator<<(std::ostream& out, const PlanCase& plan_case) {
@@ -165,6 +201,12 @@ std::vector<PlanCase> PlanCases() {
   AddGpt(cases);
   AddLlama(cases);
   AddOpt(cases);
+  const DecoderConfig gpt = reference::TinyGpt(4, 32, 4);
+  const DecoderConfig llama = reference::TinyLlama(4, 32, 4, 2);
+  AddFused(cases, gpt, "fused");
+  AddFused(cases, llama, "fused");
+  AddDropout(cases, gpt);
+  AddDropout(cases, llama);
   return cases.Take();
 }
 

@@ -13,6 +13,8 @@ namespace tideline::equivalence {
 struct PlanCase {
   std::string name;  // "gpt_dp2_zero1"
   Plan plan;
+  // The independent reference has none, so these are compared with each other only.
+  bool dropout() const { return std::get<DecoderConfig>(plan.model).dropout > 0; }
   // Every sum has the order of the plain program with the same replicas and micro-batches, so that
   // the reference's bits are expected; else the tolerance of the quality bars.
   bool exact = false;
@@ -21,7 +23,8 @@ struct PlanCase {
 // Shown by a failing test.
 std::ostream& operator<<(std::ostream& out, const PlanCase& plan_case);
 
-// All plans are fp32 with 16 samples of 16 tokens per step and four layers.
+// All plans, with and without dropout, are fp32 with 16 samples of 16 tokens per step and four
+// layers.
 std::vector<PlanCase> PlanCases();
 
 // The same plan with parameters and activations in `dtype` and gradients in `grad_dtype`.

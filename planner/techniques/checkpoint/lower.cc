@@ -42,7 +42,14 @@ class Checkpoint {
   bool Dropped(TensorId storage) const {
     if (!saved_[storage] || crosses_[storage] || writers_[storage].empty()) return false;
     return draft_.plan.recompute == Recompute::kFull ||
-           graph_.nodes[writers_[storage].front()].op == Op::kCausalSoftmax;
+           MakesProbabilities(graph_.nodes[writers_[storage].front()]);
+  }
+
+  // The softmax, or the dropout behind it.
+  bool MakesProbabilities(const Node& node) const {
+    if (node.op != Op::kDropout) return node.op == Op::kCausalSoftmax;
+    const NodeId before = graph_.tensors[node.inputs[0]].producer;
+    return before != kNone && graph_.nodes[before].op == Op::kCausalSoftmax;
   }
 
   // True when backward finds the storage without a replay.

@@ -134,6 +134,55 @@ std::vector<Case> EinsumCases() {
   return cases;
 }
 
+// The mask of this dropout: what it makes of ones in fp32.
+Doubles MaskOf(const Attributes& attributes, const Shape& shape) {
+  OpRun run(Op::kDropout, attributes);
+  run.Input(shape, std::vector<float>(static_cast<size_t>(Product(shape)), 1.0f)).Output(shape);
+  return run.Run().Values(1);
+}
+
+std::vector<Case> FusedAttentionCases() {
+  const Shape queries{2, 9, 2, 3, 20}, keys{2, 9, 2, 20}, rows{2, 2, 3, 9}, hidden{2, 5, 67};
+  const Argument q = Random('x', queries, "q"), k = Random('x', keys, "k");
+  const Argument v = Random('x', keys, "v"), o{'x', queries}, lse{'f', rows};
+  const Argument gradient = Random('x', queries, "do"), some_o = Random('x', queries, "o");
+  Attributes causal, dropout;
+  causal.causal = true;
+  causal.scale = 0.25f;
+  dropout.dropout.rate = 0.25f;
+  return {{"attention", Op::kAttention, causal, {q, k, v}, {o, lse}},
+          {"attention_grad",
+           Op::kAttentionGrad,
+           causal,
+           {gradient, q, k, v, some_o, Positive('f', rows, "lse")},
+           {{'x', queries}, {'x', keys}, {'x', keys}}},
+          {"dropout",
+           Op::kDropout,
+           dropout,
+           {Random('x', hidden, "x")},
+           {{'x', hidden}},
+           [=](const std::vector<Doubles>& in) {
+             Doubles y = MaskOf(dropout, hidden);
+             for (size_t i = 0; i < y.size(); ++i) y[i] *= in[0][i];
+             return std::vector<Doubles>{y};
+           }},
+          // Halves of equal weight: their mean, and log 2 more.
+          {"merge_attention",
+           Op::kMergeAttention,
+           {},
+           {q,
+            {'f', rows, std::vector<float>(108, 2.0f)},
+            some_o,
+            {'f', rows, std::vector<float>(108, 2.0f)}},
+           {o, lse},
+           [](const std::vector<Doubles>& in) {
+             Doubles mean = in[0], both = in[1];
+             for (size_t i = 0; i < mean.size(); ++i) mean[i] = (mean[i] + in[2][i]) / 2;
+             for (double& value : both) value += std::log(2.0);
+             return std::vector<Doubles>{mean, both};
+           }}};
+}
+
 std::vector<Case> AttentionCases() {
   const Shape scores{2, 3, 9, 9};
   Attributes position;
@@ -241,8 +290,8 @@ std::vector<Case> SumCases() {
 
 std::vector<Case> Cases() {
   std::vector<Case> cases;
-  for (auto make : {ElementwiseCases, NormCases, EinsumCases, AttentionCases, EmbeddingCases,
-                    LossCases, SumCases}) {
+  for (auto make : {ElementwiseCases, NormCases, EinsumCases, AttentionCases, FusedAttentionCases,
+                    EmbeddingCases, LossCases, SumCases}) {
     for (Case& test : make()) cases.push_back(std::move(test));
   }
   return cases;

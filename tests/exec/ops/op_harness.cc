@@ -106,6 +106,16 @@ OpRun& OpRun::Blas(const HostBlas* blas) {
   return *this;
 }
 
+OpRun& OpRun::Layer(int32_t layer) {
+  context_.layer = layer;
+  return *this;
+}
+
+OpRun& OpRun::MicroBatch(int64_t micro_batch) {
+  context_.micro_batch = micro_batch;
+  return *this;
+}
+
 OpRun& OpRun::Run() {
   const std::string name(Name(kernel_.op));
   const Status supported = CheckSupported(kernel_);

@@ -34,6 +34,8 @@ class OpRun {
   OpRun& Step(int64_t step);
   OpRun& Seed(uint64_t seed);
   OpRun& Blas(const HostBlas* blas);  // makes matrix products; null: exact
+  OpRun& Layer(int32_t layer);
+  OpRun& MicroBatch(int64_t micro_batch);
 
   // Precondition: all operands are there. Fatal test failures if a launch is refused.
   OpRun& Run();

@@ -174,6 +174,49 @@ TEST(AutodiffTest, OneTokenOneHeadGradientsMatchFiniteDifferences) {
   ExpectGradientsMatchDifferences(Build(config, 1, 1), 7);
 }
 
+Graph BuildFused(const DecoderConfig& config, int64_t batch, int64_t sequence,
+                 DType dtype = DType::kF32) {
+  StatusOr<Graph> graph = BuildDecoder(
+      config, {.batch = batch, .sequence = sequence, .dtype = dtype, .fused_attention = true});
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  return *std::move(graph);
+}
+
+TEST(AutodiffTest, FusedAttentionGradientsMatchFiniteDifferences) {
+  ExpectGradientsMatchDifferences(BuildFused(TinyGpt(), 2, 5), 7);
+  ExpectGradientsMatchDifferences(BuildFused(TinyOpt(), 1, 4), 7);
+  ExpectGradientsMatchDifferences(BuildFused(TinyLlama(), 2, 5), 7);
+}
+
+TEST(AutodiffTest, DropoutGradientsMatchFiniteDifferences) {
+  for (DecoderConfig config : {TinyGpt(), TinyLlama()}) {
+    config.dropout = 0.25;
+    ExpectGradientsMatchDifferences(Build(config, 2, 5), 7);
+    ExpectGradientsMatchDifferences(BuildFused(config, 2, 5), 7);
+  }
+}
+
+// Fused and unfused attention are one function, with and without dropout, and dropout changes it.
+TEST(AutodiffTest, FusedAttentionIsTheUnfusedFunction) {
+  std::set<double> losses;
+  for (const DecoderConfig& model : {TinyGpt(), TinyOpt(), TinyLlama()}) {
+    for (const double dropout : {0.0, 0.3}) {
+      DecoderConfig config = model;
+      config.dropout = dropout;
+      double loss[2];
+      for (const bool fused : {false, true}) {
+        const Graph graph = fused ? BuildFused(config, 2, 5) : Build(config, 2, 5);
+        Fp64Interpreter interpreter(graph);
+        FillInputs(graph, 7, interpreter);
+        loss[fused] = Loss(graph, graph.nodes.size(), interpreter);
+      }
+      EXPECT_NEAR(loss[0], loss[1], 1e-12) << config.name << " dropout " << dropout;
+      losses.insert(loss[0]);
+    }
+  }
+  EXPECT_EQ(losses.size(), 6u);
+}
+
 // A graph for ops and aliases that no decoder has: tokens, a table, `wire`, cross entropy.
 class CustomGraph {
  public:
@@ -369,6 +412,31 @@ TEST(AutodiffTest, SavedBytesOfAGptLayer) {
         32 * sb * config.hidden + 2 * size.heads * size.sequence * sb + 16 * sb;
     EXPECT_EQ(bytes(2) - bytes(1), expected);
     EXPECT_EQ(bytes(5) - bytes(4), expected);
+  }
+}
+
+// Fused: no probabilities, but a log-sum-exp of 4 bytes per query and head. Dropout keeps no masks;
+// unfused, the dropped probabilities are kept beside the probabilities.
+TEST(AutodiffTest, SavedBytesOfALayerWithFusedAttentionAndDropout) {
+  const int64_t batch = 3, sequence = 17, heads = 4;
+  DecoderConfig config = TinyGpt();
+  config.heads = config.kv_heads = heads;
+  config.head_dim = 8;
+  config.hidden = 32;
+  config.ffn = 128;
+  config.max_positions = 64;
+  const int64_t sb = sequence * batch;
+  for (const double dropout : {0.0, 0.1}) {
+    config.dropout = dropout;
+    const auto bytes = [&](int64_t layers, bool fused) {
+      config.layers = layers;
+      return SavedBytes(fused ? BuildFused(config, batch, sequence, DType::kBF16)
+                              : Build(config, batch, sequence, 1, DType::kBF16));
+    };
+    const int64_t unfused = dropout > 0 ? 4 : 2;
+    EXPECT_EQ(bytes(2, true) - bytes(1, true), 32 * sb * 32 + 4 * heads * sb + 16 * sb);
+    EXPECT_EQ(bytes(2, false) - bytes(1, false),
+              32 * sb * 32 + unfused * heads * sequence * sb + 16 * sb);
   }
 }
 

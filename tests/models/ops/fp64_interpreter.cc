@@ -52,6 +52,16 @@ class LetterLoop {
   int64_t index_[26] = {};
 };
 
+// What dropout multiplies an element by: a mask of the witness's own, a function of the site and
+// the element only, so that all ops that drop there agree.
+double DropoutFactor(const Dropout& dropout, int64_t element) {
+  const double rate = dropout.rate;
+  if (rate == 0) return 1;
+  const uint64_t mixed =
+      (static_cast<uint64_t>(element) + 17 * static_cast<uint64_t>(dropout.site)) * 2654435761u;
+  return static_cast<double>(mixed % 1000) < 1000 * rate ? 0 : 1 / (1 - rate);
+}
+
 // Frequencies of Hugging Face's rope_type "llama3".
 double RotaryFrequency(const RotaryScaling& scaling, int64_t pair, int64_t head_dim) {
   const double frequency =
@@ -148,6 +158,13 @@ void Fp64Interpreter::RunForward(const Node& node) {
       return Softmax(node);
     case Op::kCrossEntropy:
       return CrossEntropy(node);
+    case Op::kAttention:
+      return Attention(node);
+    case Op::kDropout:
+      for (int64_t i = 0; i < count; ++i) {
+        y[i] = a[i] * DropoutFactor(node.attributes.dropout, i);
+      }
+      return;
     default:
       TL_CHECK(false, "the interpreter knows every forward op of the builders");
   }
@@ -218,6 +235,8 @@ void Fp64Interpreter::RunBackward(const Node& node) {
     case Op::kCast:
       std::copy(a, a + count, y);
       return;
+    case Op::kAttentionGrad:
+      return AttentionGrad(node);
     default:
       TL_CHECK(false, "the interpreter knows every backward op of the rules");
   }
@@ -293,6 +312,83 @@ void Fp64Interpreter::Softmax(const Node& node) {
     for (int64_t key = 0; key <= last; ++key) sum += std::exp(x[row * keys + key]);
     for (int64_t key = 0; key < keys; ++key) {
       y[row * keys + key] = key <= last ? std::exp(x[row * keys + key]) / sum : 0;
+    }
+  }
+}
+
+// Row by row from the definition; element i of the mask is that of the probabilities [b, g, r, s,
+// t].
+void Fp64Interpreter::Attention(const Node& node) {
+  const std::vector<int64_t>& shape = Shape(node.inputs[0]);
+  const int64_t queries = shape[1], groups = shape[2], per_group = shape[3], size = shape[4];
+  const int64_t keys = Shape(node.inputs[1])[1];
+  const double* q = Values(node.inputs[0]);
+  const double* k = Values(node.inputs[1]);
+  const double* v = Values(node.inputs[2]);
+  for (int64_t row = 0; row < shape[0] * groups * per_group * queries; ++row) {
+    const int64_t query = row % queries, inner = row / queries % per_group;
+    const int64_t group = row / queries / per_group % groups;
+    const int64_t batch = row / queries / per_group / groups;
+    const int64_t at = (((batch * queries + query) * groups + group) * per_group + inner) * size;
+    const int64_t seen = node.attributes.causal ? query + 1 : keys;
+    std::vector<double> weights(seen);
+    double total = 0;
+    for (int64_t key = 0; key < seen; ++key) {
+      const int64_t key_at = ((batch * keys + key) * groups + group) * size;
+      double score = 0;
+      for (int64_t i = 0; i < size; ++i) score += q[at + i] * k[key_at + i];
+      weights[key] = std::exp(node.attributes.scale * score);
+      total += weights[key];
+    }
+    Values(node.outputs[1])[row] = std::log(total);
+    double* o = Values(node.outputs[0]) + at;
+    std::fill(o, o + size, 0.0);
+    for (int64_t key = 0; key < seen; ++key) {
+      const double p =
+          weights[key] / total * DropoutFactor(node.attributes.dropout, row * keys + key);
+      const int64_t key_at = ((batch * keys + key) * groups + group) * size;
+      for (int64_t i = 0; i < size; ++i) o[i] += p * v[key_at + i];
+    }
+  }
+}
+
+void Fp64Interpreter::AttentionGrad(const Node& node) {
+  const std::vector<int64_t>& shape = Shape(node.inputs[1]);
+  const int64_t queries = shape[1], groups = shape[2], per_group = shape[3], size = shape[4];
+  const int64_t keys = Shape(node.inputs[2])[1];
+  const double *gradient = Values(node.inputs[0]), *q = Values(node.inputs[1]),
+               *k = Values(node.inputs[2]), *v = Values(node.inputs[3]),
+               *o = Values(node.inputs[4]), *lse = Values(node.inputs[5]);
+  double *dq = Values(node.outputs[0]), *dk = Values(node.outputs[1]),
+         *dv = Values(node.outputs[2]);
+  for (int output = 0; output < 3; ++output) {
+    double* values = Values(node.outputs[output]);
+    std::fill(values, values + Count(node.outputs[output]), 0.0);
+  }
+  const double scale = node.attributes.scale;
+  for (int64_t row = 0; row < shape[0] * groups * per_group * queries; ++row) {
+    const int64_t query = row % queries, inner = row / queries % per_group;
+    const int64_t group = row / queries / per_group % groups;
+    const int64_t batch = row / queries / per_group / groups;
+    const int64_t at = (((batch * queries + query) * groups + group) * per_group + inner) * size;
+    const int64_t seen = node.attributes.causal ? query + 1 : keys;
+    double delta = 0;
+    for (int64_t i = 0; i < size; ++i) delta += gradient[at + i] * o[at + i];
+    for (int64_t key = 0; key < seen; ++key) {
+      const int64_t key_at = ((batch * keys + key) * groups + group) * size;
+      double score = 0, product = 0;
+      for (int64_t i = 0; i < size; ++i) {
+        score += q[at + i] * k[key_at + i];
+        product += gradient[at + i] * v[key_at + i];
+      }
+      const double p = std::exp(scale * score - lse[row]);
+      const double factor = DropoutFactor(node.attributes.dropout, row * keys + key);
+      const double slope = scale * p * (product * factor - delta);
+      for (int64_t i = 0; i < size; ++i) {
+        dv[key_at + i] += p * factor * gradient[at + i];
+        dq[at + i] += slope * k[key_at + i];
+        dk[key_at + i] += slope * q[at + i];
+      }
     }
   }
 }

@@ -31,6 +31,8 @@ class Fp64Interpreter {
   void ReduceRows(const Node& node);
   void Rotary(const Node& node);
   void Softmax(const Node& node);
+  void Attention(const Node& node);
+  void AttentionGrad(const Node& node);
   void LayerNorm(const Node& node, bool centred);
   void LayerNormGrad(const Node& node, bool centred);
   void LayerNormParameterGrad(const Node& node, bool centred);

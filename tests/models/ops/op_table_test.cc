@@ -69,6 +69,21 @@ TEST(OpTableTest, OutputShapesAndTypesFollowFromTheLetters) {
       {Op::kRowMax, {}, {BF16({2, 3, 9})}, {F32({2, 3})}},
       {Op::kCrossEntropyPartial, {}, {BF16({2, 3, 9}), Ids({2, 3}), F32({2, 3})}, {F32({2, 2, 3})}},
       {Op::kCrossEntropyFinish, {}, {F32({5, 3}), F32({2, 5, 3})}, {F32({5, 3}), F32({5, 3})}},
+      {Op::kAttention,
+       {},
+       {BF16({2, 3, 4, 5, 8}), BF16({2, 7, 4, 8}), BF16({2, 7, 4, 8})},
+       {BF16({2, 3, 4, 5, 8}), F32({2, 4, 5, 3})}},
+      {Op::kMergeAttention,
+       {},
+       {F32({2, 3, 4, 5, 8}), F32({2, 4, 5, 3}), F32({2, 3, 4, 5, 8}), F32({2, 4, 5, 3})},
+       {F32({2, 3, 4, 5, 8}), F32({2, 4, 5, 3})}},
+      {Op::kDropout, {}, {BF16({2, 3, 4})}, {BF16({2, 3, 4})}},
+      {Op::kDropout, {}, {F32({2, 3, 4, 5, 6})}, {F32({2, 3, 4, 5, 6})}},
+      {Op::kAttentionGrad,
+       {},
+       {F32({2, 3, 4, 5, 8}), F32({2, 3, 4, 5, 8}), F32({2, 7, 4, 8}), F32({2, 7, 4, 8}),
+        F32({2, 3, 4, 5, 8}), F32({2, 4, 5, 3})},
+       {F32({2, 3, 4, 5, 8}), F32({2, 7, 4, 8}), F32({2, 7, 4, 8})}},
       {Op::kReduceRows, WithEquation("qbsn->qn"), {F32({3, 2, 4, 5})}, {F32({3, 5})}},
       {Op::kLayerNormGrad,
        {},
@@ -230,6 +245,39 @@ TEST(OpTableTest, WorkOfCausalAttentionIsHalfForTheModel) {
 }
 
 // A fused projection of q, k and v is one product with 3n columns.
+// 2 samples, 100 queries of 3 x 2 heads of 8, causal. Blocks of keys: queries 0..99 meet keys
+// 0..63, queries 64..99 keys 64..99: 100 x 64 + 36 x 36 = 7696 pairs per head, each 2 x 8 FLOPs in
+// each product; for the model half of 100 x 100.
+TEST(OpTableTest, WorkOfFusedAttention) {
+  Attributes attributes;
+  attributes.causal = true;
+  const OperandSpec q = BF16({2, 100, 3, 2, 8}), k = BF16({2, 100, 3, 8}),
+                    lse = F32({2, 3, 2, 100});
+  const Work forward = InferredWork(Op::kAttention, attributes, {q, k, k});
+  EXPECT_EQ(forward.work_class, WorkClass::kBatchedGemm);
+  EXPECT_EQ(forward.flops, 2 * 12 * 16 * 7696);
+  EXPECT_EQ(forward.model_flops, 2 * 12 * 16 * 10000 / 2);
+  EXPECT_EQ(forward.bytes_read, 2 * (2 * 100 * 48 + 2 * 2 * 100 * 24));
+  EXPECT_EQ(forward.bytes_written, 2 * 2 * 100 * 48 + 4 * 12 * 100);
+  EXPECT_EQ(forward.batch, 12);
+  const Work backward = InferredWork(Op::kAttentionGrad, attributes, {q, q, k, k, q, lse});
+  EXPECT_EQ(backward.flops, 7 * 12 * 16 * 7696);
+  EXPECT_EQ(backward.model_flops, 4 * 12 * 16 * 10000 / 2);
+  // Every key for every query; then only keys 10 to 29.
+  attributes.causal = false;
+  EXPECT_EQ(InferredWork(Op::kAttention, attributes, {q, k, k}).flops, 2 * 12 * 16 * 10000);
+  attributes.key_begin.base = 10;
+  attributes.key_end.base = 30;
+  EXPECT_EQ(InferredWork(Op::kAttention, attributes, {q, k, k}).flops, 2 * 12 * 16 * 2000);
+  // Queries at positions 20..119 of which keys 10..29 are at their own positions.
+  attributes.causal = true;
+  attributes.position_offset.base = 20;
+  EXPECT_EQ(InferredWork(Op::kAttention, attributes, {q, k, k}).flops, 2 * 12 * 16 * 2000);
+  // Keys at positions 110..129: queries 90..99 come to see them.
+  attributes.key_offset.base = 100;
+  EXPECT_EQ(InferredWork(Op::kAttention, attributes, {q, k, k}).flops, 2 * 12 * 16 * 10 * 20);
+}
+
 TEST(OpTableTest, WorkOfAFusedProjectionIsOneProduct) {
   const Work work = InferredWork(Op::kEinsum, WithEquation("bsk,qkn,qn->qbsn"),
                                  {BF16({2, 3, 4}), BF16({3, 4, 5}), BF16({3, 5})});

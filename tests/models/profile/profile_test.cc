@@ -134,6 +134,34 @@ TEST(ProfileTest, SavedBytesOfTheWorkedLayer) {
   EXPECT_EQ(one - 67'125'248, 4 * sb * 1024 + 8 * sb + 2 * sb * 50257 + 8 * sb + 8 * sb);
 }
 
+// The same layer with fused attention: 32sbh + 4as b + 16sb, 16 heads of 1024 log-sum-exps in the
+// place of 32 MiB of probabilities. Executed: of 16 blocks of 64 keys, queries 64 i to 1023 meet
+// block i, so 64^2 (16 + 15 + ... + 1) = 557056 pairs instead of 2^20, each 2 x 64 FLOPs per head
+// in two products forward and seven backward. The model's FLOPs are those of unfused attention.
+TEST(ProfileTest, FusedAttentionSavesNoProbabilities) {
+  ModelShape shape{.batch = 1, .sequence = 1024, .dtype = DType::kBF16};
+  const auto layer = [&](const char* text, auto figure) {
+    return figure(Of(std::string("gpt:layers=2,") + text, shape)) -
+           figure(Of(std::string("gpt:layers=1,") + text, shape));
+  };
+  const auto saved = [](const Profile& profile) { return profile.saved_activation_bytes; };
+  const auto model = [](const Profile& profile) {
+    return profile.flops_forward + profile.flops_backward;
+  };
+  const auto executed = [](const Profile& profile) {
+    return profile.executed_flops_forward + profile.executed_flops_backward;
+  };
+  const char* sizes = "hidden=1024,heads=16";
+  const double flops = layer(sizes, model);
+  const double unfused = layer(sizes, executed);
+  shape.fused_attention = true;
+  EXPECT_EQ(layer(sizes, saved), 33'554'432 + 4 * 16 * 1024 + 16'384);
+  EXPECT_EQ(layer("hidden=1024,heads=16,dropout=0.1", saved), 33'554'432 + 4 * 16 * 1024 + 16'384);
+  EXPECT_EQ(layer(sizes, model), flops);
+  const double pairs = 16 * 2 * 64;  // FLOPs of one pair of positions over all heads
+  EXPECT_EQ(unfused - layer(sizes, executed), pairs * (6 * 1024.0 * 1024.0 - 9 * 557056.0));
+}
+
 TEST(ProfileTest, NormStatisticsAreTemporaries) {
   const DecoderConfig config = ResolveDecoder("gpt:layers=1,hidden=16,heads=2").value();
   const Graph forward =

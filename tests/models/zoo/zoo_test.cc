@@ -70,13 +70,15 @@ TEST(ZooTest, GptTextsTakeDefaults) {
   const DecoderConfig full =
       ResolveDecoder(
           "gpt:layers=2,hidden=12,heads=4,vocab=256,ffn=20,kv_heads=2,positions=64,"
-          "activation=swiglu,norm=rms_norm,head_dim=6")
+          "activation=swiglu,norm=rms_norm,head_dim=6,dropout=0.25")
           .value();
   EXPECT_EQ(full.ffn, 20);
   EXPECT_EQ(full.kv_heads, 2);
   EXPECT_EQ(full.head_dim, 6);
   EXPECT_EQ(full.activation, ActivationKind::kSwiGlu);
   EXPECT_EQ(full.norm, NormKind::kRmsNorm);
+  EXPECT_EQ(full.dropout, 0.25);
+  EXPECT_EQ(config.dropout, 0.0);
   EXPECT_FALSE(full.fused_qkv);
   EXPECT_TRUE(BuildDecoder(full, {.batch = 1, .sequence = 8}).ok());
 }
@@ -109,6 +111,8 @@ TEST(ZooTest, ErrorsNameWhatIsWrongAndWhatIsValid) {
       {"gpt:layers=2,layers=3,hidden=12,heads=4", "layers"},
       {"gpt:layers=2,hidden=12,heads=4,activation=tanh", "gelu, relu, swiglu"},
       {"llama:layers=2,hidden=12,heads=4", "head_dim = 3 is odd"},
+      {"gpt:layers=2,hidden=12,heads=4,dropout=1", "below 1"},
+      {"gpt:layers=2,hidden=12,heads=4,dropout=-0.1", "dropout"},
   };
   for (const auto& [text, message] : cases) {
     const Status status = ResolveDecoder(text).status();

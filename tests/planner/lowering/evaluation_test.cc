@@ -82,6 +82,28 @@ TEST_P(EvaluationTest, CostsNoMemory) {
 INSTANTIATE_TEST_SUITE_P(All, EvaluationTest, testing::ValuesIn(Cases()),
                          [](const auto& info) { return info.param.name; });
 
+// A step drops in every layer, forward and backward; an evaluation never does.
+TEST(EvaluationDropoutTest, KeepsEverything) {
+  DecoderConfig model = TinyGpt();
+  model.dropout = 0.1;
+  for (const AttentionForm attention : {AttentionForm::kUnfused, AttentionForm::kFused}) {
+    Plan plan = TestPlan(model, {.dp = 2});
+    plan.attention = attention;
+    const StatusOr<Program> program = Lower(plan, {.evaluation = true});
+    ASSERT_TRUE(program.ok()) << program.status();
+    int dropping[2] = {0, 0};
+    for (const size_t body : {0, 1}) {
+      for (const Instruction& instruction : program->roles[0].bodies[body].instructions) {
+        if (instruction.kind != InstructionKind::kCompute) continue;
+        dropping[body] += program->kernels[instruction.what].attributes.dropout.rate > 0;
+      }
+    }
+    // Of each of 2 micro-batches: the embedding, and of 4 layers three places, there and back.
+    EXPECT_EQ(dropping[0], 2 * 2 * (1 + 4 * 3));
+    EXPECT_EQ(dropping[1], 0);
+  }
+}
+
 TEST(EvaluationFileTest, IsKept) {
   const StatusOr<Program> program = Lower(TestPlan(TinyGpt()), {.evaluation = true});
   ASSERT_TRUE(program.ok());

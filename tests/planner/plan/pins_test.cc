@@ -16,6 +16,11 @@ TEST(PinsTest, ReadsWhatItWrites) {
   const StatusOr<Pins> pins = ParsePins(text);
   ASSERT_TRUE(pins.ok()) << pins.status();
   EXPECT_EQ(FormatPins(*pins), text);
+  EXPECT_EQ(FormatPins(*ParsePins("recompute=full,attention=fused")),
+            "recompute=full,attention=fused");
+  Plan fused = TestPlan(TinyGpt());
+  fused.attention = AttentionForm::kFused;
+  EXPECT_EQ(*ParsePins(FormatPins(PinsOf(fused))), PinsOf(fused));
   EXPECT_EQ(*ParsePins(""), Pins());
   EXPECT_EQ(*ParsePins("offload=none"), Pins());
   const Pins of_plan = PinsOf(TestPlan(TinyGpt(), {.tp = 2}));
@@ -33,6 +38,7 @@ TEST(PinsTest, MalformedPinsAreUsageErrors) {
       {"zero=4", "from 0 to 3"},
       {"reduce=twice", "each_micro_batch"},
       {"recompute=all", "selective"},
+      {"attention=flash", "fused"},
       {"schedule=1f1", "1f1b"},
       {"sequence_parallel=2", "0 or 1"},
       {"bucket=25", "25MiB"},

@@ -56,12 +56,17 @@ TEST(PlanTest, BothFormsRoundTrip) {
   Plan each = TestPlan(TinyGpt(), {.dp = 2});
   each.zero = 2;
   each.reduce = GradientReduction::kEachMicroBatch;
-  for (const Plan& plan : {TestPlan(TinyGpt()), UnusualPlan(), each}) {
+  Plan fused = TestPlan(TinyGpt());
+  fused.attention = AttentionForm::kFused;
+  std::get<DecoderConfig>(fused.model).dropout = 0.1;
+  for (const Plan& plan : {TestPlan(TinyGpt()), UnusualPlan(), each, fused}) {
     ASSERT_TRUE(Validate(plan).ok()) << Validate(plan);
     const std::string json = PlanToJson(plan);
     const StatusOr<Plan> from_json = ParsePlan(json, "plan.json");
     ASSERT_TRUE(from_json.ok()) << from_json.status();
     EXPECT_EQ(PlanToJson(*from_json), json);
+    EXPECT_EQ(from_json->attention, plan.attention);
+    EXPECT_EQ(from_json->model, plan.model);
     const StatusOr<Plan> from_text = ParsePlan(PlanToText(plan), "plan.textproto");
     ASSERT_TRUE(from_text.ok()) << from_text.status();
     EXPECT_EQ(PlanToJson(*from_text), json);

@@ -76,6 +76,28 @@ TEST(SearchTest, CandidatesAreValidDistinctAndWithinTheirPins) {
   }
 }
 
+// Unfused unless pinned; fused keeps nothing for selective recomputation to drop.
+TEST(SearchTest, FusedAttentionIsPinned) {
+  const Workload workload = TinyWorkload(4);
+  const StatusOr<std::vector<Candidate>> all = EnumerateCandidates(workload, {});
+  ASSERT_TRUE(all.ok()) << all.status();
+  for (const Candidate& candidate : *all) {
+    EXPECT_EQ(candidate.plan.attention, AttentionForm::kUnfused);
+  }
+  const StatusOr<std::vector<Candidate>> fused =
+      EnumerateCandidates(workload, *ParsePins("attention=fused"));
+  ASSERT_TRUE(fused.ok()) << fused.status();
+  EXPECT_LT(fused->size(), all->size());
+  for (const Candidate& candidate : *fused) {
+    EXPECT_EQ(candidate.plan.attention, AttentionForm::kFused);
+    EXPECT_NE(candidate.plan.recompute, Recompute::kSelective);
+  }
+  const Status refused =
+      EnumerateCandidates(workload, *ParsePins("attention=fused,recompute=selective")).status();
+  EXPECT_EQ(ExitCode(refused), 3);
+  EXPECT_NE(refused.message().find("attention=fused keeps none"), std::string_view::npos);
+}
+
 TEST(SearchTest, APinPassedBackReproducesThePlan) {
   const Workload workload = TinyWorkload(4);
   const StatusOr<SearchResult> result = SearchPlans(workload, {}, {}, nullptr);

@@ -66,6 +66,16 @@ TEST(CheckpointLowerTest, SelectiveRepeatsScoresAndProbabilities) {
   }
 }
 
+// What the dropped probabilities were made from goes with them.
+TEST(CheckpointLowerTest, SelectiveRepeatsDropoutOfProbabilities) {
+  DecoderConfig model = TinyGpt();
+  model.dropout = 0.1;
+  const Draft draft = Checkpointed({model}, Recompute::kSelective);
+  EXPECT_EQ(Replayed(draft, 1),
+            (std::vector<std::string>{"attention.scores", "attention.probabilities",
+                                      "attention.probabilities.dropout"}));
+}
+
 // Everything that backward reads is made again from the layer's input. The last product and the
 // last sum are not: what they make is the next layer's input.
 TEST(CheckpointLowerTest, FullRepeatsAllButTheEnd) {
