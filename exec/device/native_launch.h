@@ -14,7 +14,7 @@ namespace tideline {
 using NativeWork = std::function<int(void* native_stream)>;
 
 // Gives `work` to the stream: at once, with its device current on this thread, or on the stream's
-// own thread when collectives are made by copies (exec/device/cuda/cuda.h). Errors: the run's, when
+// own thread when collectives are made by copies (exec/cuda/cuda.h). Errors: the run's, when
 // it has failed already; the launch's.
 Status SubmitNative(Stream stream, const char* name, uint64_t tag, NativeWork work);
 

@@ -1,4 +1,4 @@
-#include "exec/device/cuda/cuda.h"
+#include "exec/cuda/cuda.h"
 #include "exec/worker/backend.h"
 
 namespace tideline {

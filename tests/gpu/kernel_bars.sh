@@ -26,7 +26,7 @@ readonly narrow='ParameterGrad|PositionGrad|SumLoss|ReduceRows|Rotary|Einsum|Red
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 sources=()
-for source in exec/ops/*.cu exec/comm/*.cu; do
+for source in exec/ops/*.cu; do
   if (( $# == 0 )); then sources+=("$source"); fi
   for wanted in "$@"; do
     if [[ ${source##*/} == "${wanted##*/}" ]]; then sources+=("$source"); fi

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
-#include "exec/device/cuda/machine.h"
+#include "exec/cuda/machine.h"
 #include "exec/device/native_launch.h"
 
 namespace tideline {

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "exec/comm/collective.h"
 #include "exec/comm/copy_collective.h"
-#include "exec/device/cuda/machine.h"
+#include "exec/cuda/machine.h"
 
 namespace tideline {
 namespace {

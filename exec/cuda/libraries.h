@@ -1,6 +1,6 @@
 // The functions of cuBLASLt and NCCL that the backend calls, found at run time.
-#ifndef TIDELINE_EXEC_DEVICE_CUDA_LIBRARIES_H_
-#define TIDELINE_EXEC_DEVICE_CUDA_LIBRARIES_H_
+#ifndef TIDELINE_EXEC_CUDA_LIBRARIES_H_
+#define TIDELINE_EXEC_CUDA_LIBRARIES_H_
 
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
@@ -57,4 +57,4 @@ Status CudaStatus(cudaError_t error, const char* call);
 
 }  // namespace tideline
 
-#endif  // TIDELINE_EXEC_DEVICE_CUDA_LIBRARIES_H_
+#endif  // TIDELINE_EXEC_CUDA_LIBRARIES_H_

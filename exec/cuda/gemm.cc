@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "exec/device/cuda/machine.h"
+#include "exec/cuda/machine.h"
 #include "exec/device/gemm_call.h"
 
 namespace tideline {

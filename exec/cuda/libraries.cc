@@ -1,4 +1,4 @@
-#include "exec/device/cuda/libraries.h"
+#include "exec/cuda/libraries.h"
 
 #include <dlfcn.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "exec/device/cuda/machine.h"
+#include "exec/cuda/machine.h"
 
 #include <algorithm>
 #include <cstring>

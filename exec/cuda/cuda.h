@@ -18,8 +18,8 @@
 // cuBLAS and NCCL are opened at run time: a worker carried to a bare machine names what is missing
 // instead of failing to start. Errors (exit 6): no driver, no GPU, too few of them, a library or a
 // function in it that is not there.
-#ifndef TIDELINE_EXEC_DEVICE_CUDA_CUDA_H_
-#define TIDELINE_EXEC_DEVICE_CUDA_CUDA_H_
+#ifndef TIDELINE_EXEC_CUDA_CUDA_H_
+#define TIDELINE_EXEC_CUDA_CUDA_H_
 
 #include <cstdint>
 #include <string>
@@ -57,4 +57,4 @@ CudaSurvey SurveyCuda(bool needs_cublas, bool needs_nccl);
 
 }  // namespace tideline
 
-#endif  // TIDELINE_EXEC_DEVICE_CUDA_CUDA_H_
+#endif  // TIDELINE_EXEC_CUDA_CUDA_H_

@@ -3,8 +3,8 @@
 // A device's streams, events and reservations belong to its rank's host thread; what streams' own
 // threads (kCopy) share with it locks. Status, hosts, groups and the watcher are the machine's,
 // under its mutex.
-#ifndef TIDELINE_EXEC_DEVICE_CUDA_MACHINE_H_
-#define TIDELINE_EXEC_DEVICE_CUDA_MACHINE_H_
+#ifndef TIDELINE_EXEC_CUDA_MACHINE_H_
+#define TIDELINE_EXEC_CUDA_MACHINE_H_
 
 #include <array>
 #include <atomic>
@@ -19,8 +19,8 @@
 #include <thread>
 #include <vector>
 
-#include "exec/device/cuda/cuda.h"
-#include "exec/device/cuda/libraries.h"
+#include "exec/cuda/cuda.h"
+#include "exec/cuda/libraries.h"
 #include "exec/device/device.h"
 #include "exec/emulator/meeting.h"
 
@@ -174,4 +174,4 @@ class Machine {
 
 }  // namespace tideline
 
-#endif  // TIDELINE_EXEC_DEVICE_CUDA_MACHINE_H_
+#endif  // TIDELINE_EXEC_CUDA_MACHINE_H_

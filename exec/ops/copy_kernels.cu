@@ -1,6 +1,5 @@
 // The kernels of --comm copy (exec/comm/copy_collective.h).
 #include "exec/comm/copy_collective.h"
-#include "exec/comm/element.h"
 #include "exec/device/launch.h"
 #include "exec/ops/formats.h"
 
