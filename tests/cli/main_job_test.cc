@@ -2,9 +2,8 @@
 // input gets.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
