@@ -5,10 +5,14 @@
 #include "base/units.h"
 #include "cli/machine_report.h"
 #include "cli/version.h"
+#include "exec/launch/worker_client.h"
 #include "sim/engine/version.h"
 
 namespace tideline {
 namespace {
+
+// The path of the CUDA worker; empty where it was not built.
+std::string CudaWorker() { return FindWorker("tideline-worker-cuda").value_or(""); }
 
 // Why `--device cuda` cannot run here; empty when everything it needs was found.
 std::string CudaObstacle(const MachineReport& machine) {
@@ -16,13 +20,14 @@ std::string CudaObstacle(const MachineReport& machine) {
   if (machine.nvidia_driver.empty()) return "no NVIDIA driver (/proc/driver/nvidia/version)";
   if (machine.cublas_library.empty()) return "no cuBLAS (libcublas.so)";
   if (machine.nccl_library.empty()) return "no NCCL (libnccl.so.2)";
+  if (CudaWorker().empty()) return "no CUDA worker (tideline-worker-cuda beside this program)";
   return "";
 }
 
 std::string OrNone(const std::string& text) { return text.empty() ? "not found" : text; }
 
 void AppendLine(std::string_view name, const std::string& value, std::string* text) {
-  constexpr size_t kColumn = 12;
+  constexpr size_t kColumn = 13;
   absl::StrAppend(text, std::string(name), std::string(kColumn - name.size(), ' '), value, "\n");
 }
 
@@ -49,6 +54,7 @@ std::string Text(const MachineReport& machine) {
              &text);
   AppendLine("cuBLAS", OrNone(machine.cublas_library), &text);
   AppendLine("NCCL", OrNone(machine.nccl_library), &text);
+  AppendLine("CUDA worker", OrNone(CudaWorker()), &text);
   AppendLine("MPI", OrNone(machine.mpirun), &text);
   AppendLine("SimGrid", SimgridVersion(), &text);
   const std::string obstacle = CudaObstacle(machine);
@@ -77,6 +83,7 @@ std::string Json(const MachineReport& machine) {
   TextOrNull(&json, "cuda_version", machine.cuda_version);
   TextOrNull(&json, "cublas_library", machine.cublas_library);
   TextOrNull(&json, "nccl_library", machine.nccl_library);
+  TextOrNull(&json, "cuda_worker", CudaWorker());
   TextOrNull(&json, "mpirun", machine.mpirun);
   json.Field("simgrid_version", SimgridVersion());
   const std::string obstacle = CudaObstacle(machine);

@@ -162,15 +162,16 @@ void WriteWork(const Program& program, const SimulationResult& simulated,
 
 }  // namespace
 
-StatusOr<std::string> DryRunResult(const Plan& plan, const Program& program,
-                                   const RunReport& checked, int64_t steps, bool json) {
+StatusOr<std::string> DryRunResult(const Plan& plan, const std::string& device,
+                                   const Program& program, const RunReport& checked, int64_t steps,
+                                   bool json) {
   SimulationResult simulated;
   TL_ASSIGN_OR_RETURN(const StepReport report,
                       SimulatedReport(plan, program, {}, nullptr, &simulated));
   const std::vector<RoleWork> work = WorkOfRoles(program);
   if (!json) {
     return absl::StrCat(TraitsOf(plan.model).name, " on ", plan.cluster.name, " (",
-                        Counted(plan.cluster.gpus(), "emulated GPU"),
+                        Counted(plan.cluster.gpus(), device + " GPU"),
                         "): a dry run, nothing is run or written\n", StepsText(checked, steps),
                         SimulatedSpeedNote(plan.cluster), "\n",
                         RoleTable(program, report, simulated, work), TrafficTable(program, work),
@@ -180,7 +181,7 @@ StatusOr<std::string> DryRunResult(const Plan& plan, const Program& program,
   JsonWriter writer;
   writer.BeginObject().Field("schema_version", 1).Field("dry_run", true);
   writer.Field("model", TraitsOf(plan.model).name).Field("cluster", plan.cluster.name);
-  writer.Field("device", "emulated").Field("gpus", plan.cluster.gpus());
+  writer.Field("device", device).Field("gpus", plan.cluster.gpus());
   writer.Field("calibrated", plan.cluster.device.calibrated).Field("steps", steps);
   if (checked.resumed_from_step >= 0) {
     writer.Field("resumed_from_step", checked.resumed_from_step);

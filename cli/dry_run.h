@@ -16,8 +16,9 @@ namespace tideline {
 
 // As text or as one JSON document. `checked` is what the worker's checks gave: where a resume would
 // begin. `steps` in total, those before a resume included. Errors: those of Simulate.
-StatusOr<std::string> DryRunResult(const Plan& plan, const Program& program,
-                                   const RunReport& checked, int64_t steps, bool json);
+StatusOr<std::string> DryRunResult(const Plan& plan, const std::string& device,
+                                   const Program& program, const RunReport& checked, int64_t steps,
+                                   bool json);
 
 }  // namespace tideline
 

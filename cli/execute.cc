@@ -14,6 +14,7 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "cli/device_options.h"
 #include "cli/dry_run.h"
 #include "cli/executed_report.h"
 #include "cli/loss_log.h"
@@ -124,7 +125,6 @@ StatusOr<WorkerRequest> MakeRequest(const CommandContext& context, const Plan& p
   }
   request.dry_run = options.Flag("dry-run");
   request.eager = options.Text("allocator") == "eager";
-  request.fast_numerics = options.Text("numerics") == "fast";
   request.check = ReadCheck(options.Text("check"));
   TL_RETURN_IF_ERROR(ReadSchedule(options.Text("schedule"), &request));
   if (options.Has("weights")) {
@@ -159,12 +159,6 @@ bool NothingWasLeft(const RunReport& run, int64_t steps) { return run.resumed_fr
 
 std::vector<OptionRecord> Options() {
   return {
-      {.name = "device",
-       .kind = OptionKind::kChoice,
-       .value_name = "KIND",
-       .sentence = "What runs it (cuda is not in this build):",
-       .default_text = "emulated",
-       .choices = {"emulated", "cuda"}},
       {.name = "steps",
        .kind = OptionKind::kInteger,
        .value_name = "N",
@@ -236,19 +230,12 @@ std::vector<OptionRecord> Options() {
        .value_name = "KIND",
        .sentence = "layout uses the plan's addresses; eager measures lifetimes by itself:",
        .default_text = "layout",
-       .choices = {"layout", "eager"}},
-      {.name = "numerics",
-       .kind = OptionKind::kChoice,
-       .value_name = "KIND",
-       .sentence =
-           "exact gives the same bits for any tiling and number of threads; fast multiplies "
-           "matrices by OpenBLAS on all cores:",
-       .default_text = "exact",
-       .choices = {"exact", "fast"}}};
+       .choices = {"layout", "eager"}}};
 }
 
 std::vector<OptionRecord> AllOptions() {
-  std::vector<OptionRecord> options = Options();
+  std::vector<OptionRecord> options = DeviceOptionRecords();
+  for (OptionRecord& option : Options()) options.push_back(std::move(option));
   for (OptionRecord& option : RunFileOptions()) options.push_back(std::move(option));
   return options;
 }
@@ -262,7 +249,9 @@ class ExecuteCommand : public Command {
         .description =
             "Plays the very Program that `simulate` plays, on real numbers. Emulated devices have "
             "the memory of the plan's GPUs and check every operation for races and for reads of "
-            "what was never written. Training state is kept in checkpoints that survive a kill.",
+            "what was never written; --device cuda is this machine's GPUs. Training state is kept "
+            "in "
+            "checkpoints that survive a kill.",
         .examples = {"tideline execute plan.json --steps 20 -o run.tlr --tide tide.svg",
                      "tideline execute plan.json --checkpoint run1 --checkpoint-every 5",
                      "tideline execute plan.json --checkpoint run1 --resume --steps 20 --json",
@@ -281,10 +270,6 @@ class ExecuteCommand : public Command {
 
   Status Run(CommandContext* context) const override {
     const OptionValues& options = context->options;
-    if (options.Text("device") == "cuda") {
-      return UnavailableError(
-          "--device cuda: this build has no CUDA worker; use --device emulated");
-    }
     TL_ASSIGN_OR_RETURN(const Plan plan, ReadPlan(context->arguments[0]));
     TL_ASSIGN_OR_RETURN(const RunOutputs outputs, ReadRunOutputs(*context, plan.cluster.gpus()));
     TL_ASSIGN_OR_RETURN(Program program, LowerPlanOf(context->arguments[0], plan));
@@ -292,7 +277,8 @@ class ExecuteCommand : public Command {
     TL_ASSIGN_OR_RETURN(WorkerRequest request, MakeRequest(*context, plan, program));
     request.record = outputs.any() && !request.dry_run;
     TL_ASSIGN_OR_RETURN(const std::unique_ptr<LossLog> losses, OpenLossLog(options, plan));
-    TL_ASSIGN_OR_RETURN(const std::string worker, FindWorker("tideline-worker-emulated"));
+    TL_ASSIGN_OR_RETURN(const std::string worker, ReadDeviceOptions(options, &request));
+    const std::string device = options.Text("device");
     const std::unique_ptr<RunObserver> watcher = MakeStepWatcher(request.steps, context);
     LossLogger logger(losses.get(), watcher.get());
     RunRecorder recorder;
@@ -301,7 +287,7 @@ class ExecuteCommand : public Command {
     TL_ASSIGN_OR_RETURN(const RunReport run, RunWorker(worker, request, program, hooks));
     if (request.dry_run) {
       TL_ASSIGN_OR_RETURN(context->result,
-                          DryRunResult(plan, program, run, request.steps, context->json));
+                          DryRunResult(plan, device, program, run, request.steps, context->json));
       return absl::OkStatus();
     }
     if (losses != nullptr) {
@@ -318,11 +304,11 @@ class ExecuteCommand : public Command {
       TL_ASSIGN_OR_RETURN(report, ExecutedReport(plan, program, run));
     }
     if (request.record && report.has_value()) {
-      recorder.SetMetadata(MetadataOf(plan, program, *report, "emulated"));
+      recorder.SetMetadata(MetadataOf(plan, program, *report, device));
       TL_RETURN_IF_ERROR(WriteRunFiles(recorder, outputs, {}, *context));
     }
-    context->Print(context->json ? ExecutedJson(plan, report, run)
-                                 : ExecutedText(plan, report, run));
+    context->Print(context->json ? ExecutedJson(plan, device, report, run)
+                                 : ExecutedText(plan, device, report, run));
     if (!run.finding.empty()) return ComparisonError(run.finding);
     return absl::OkStatus();
   }

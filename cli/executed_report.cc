@@ -152,12 +152,12 @@ StatusOr<StepReport> ExecutedReport(const Plan& plan, const Program& program,
   return report;
 }
 
-std::string ExecutedJson(const Plan& plan, const std::optional<StepReport>& report,
-                         const RunReport& run) {
+std::string ExecutedJson(const Plan& plan, const std::string& device,
+                         const std::optional<StepReport>& report, const RunReport& run) {
   JsonWriter json;
   json.BeginObject().Field("schema_version", 1);
   json.Field("model", TraitsOf(plan.model).name).Field("cluster", plan.cluster.name);
-  json.Field("device", "emulated").Field("gpus", plan.cluster.gpus());
+  json.Field("device", device).Field("gpus", plan.cluster.gpus());
   if (report.has_value()) {
     WriteStepReport(*report, &json);
   } else {
@@ -182,10 +182,10 @@ std::string ExecutedJson(const Plan& plan, const std::optional<StepReport>& repo
   return json.Take();
 }
 
-std::string ExecutedText(const Plan& plan, const std::optional<StepReport>& report,
-                         const RunReport& run) {
+std::string ExecutedText(const Plan& plan, const std::string& device,
+                         const std::optional<StepReport>& report, const RunReport& run) {
   std::string text = absl::StrCat(TraitsOf(plan.model).name, " on ", plan.cluster.name, " (",
-                                  Counted(plan.cluster.gpus(), "emulated GPU"), ")\n");
+                                  Counted(plan.cluster.gpus(), device + " GPU"), ")\n");
   if (report.has_value()) text += ExecutedSpeedNote(plan.cluster);
   if (run.resumed_from_step >= 0) {
     absl::StrAppend(&text, "resumed from step ", run.resumed_from_step, "\n");

@@ -19,10 +19,10 @@ StatusOr<StepReport> ExecutedReport(const Plan& plan, const Program& program, co
 
 // The result of `execute`. `report` is none when nothing was left to run: its figures are null in
 // the JSON then, and left out of the text.
-std::string ExecutedJson(const Plan& plan, const std::optional<StepReport>& report,
-                         const RunReport& run);
-std::string ExecutedText(const Plan& plan, const std::optional<StepReport>& report,
-                         const RunReport& run);
+std::string ExecutedJson(const Plan& plan, const std::string& device,
+                         const std::optional<StepReport>& report, const RunReport& run);
+std::string ExecutedText(const Plan& plan, const std::string& device,
+                         const std::optional<StepReport>& report, const RunReport& run);
 
 }  // namespace tideline
 

@@ -179,6 +179,20 @@ std::string Describe(const Collective& collective) {
   return text;
 }
 
+void RecogniseInPlace(const Collective& collective, int32_t member, const void*& input,
+                      void*& output) {
+  if (collective.outer != 1) return;
+  const int64_t own = member * collective.block * SizeOf(collective.dtype);
+  if (collective.kind == CollectiveKind::kAllGather &&
+      input == static_cast<const char*>(output) + own) {
+    input = output;
+  }
+  if (collective.kind == CollectiveKind::kReduceScatter &&
+      output == static_cast<const char*>(input) + own) {
+    output = const_cast<void*>(input);
+  }
+}
+
 Status ValidateCollective(const Collective& collective, int32_t members, const void* input,
                           const void* output) {
   const std::string what = Describe(collective);

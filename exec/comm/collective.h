@@ -26,6 +26,11 @@ int64_t OutputBytes(const Collective& collective, int32_t members);
 // "all_reduce fp32 [outer 1, block 64] sum in order rank": what two members must agree on.
 std::string Describe(const Collective& collective);
 
+// With one outer piece, a pointer to the member's own part of the other buffer means in place: both
+// then are the whole buffer.
+void RecogniseInPlace(const Collective& collective, int32_t member, const void*& input,
+                      void*& output);
+
 // Counts not negative and without overflow, a type that can be reduced, input and output apart or
 // equal. Errors (exit 1) name the field.
 Status ValidateCollective(const Collective& collective, int32_t members, const void* input,

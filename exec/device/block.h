@@ -58,6 +58,9 @@ class Block {
   TIDELINE_HOST_DEVICE int64_t index() const { return index_; }
   TIDELINE_HOST_DEVICE int64_t blocks() const { return blocks_; }
 
+  // Which of the block's kThreads threads this is: 0 on the host. For columns of shared arrays.
+  TIDELINE_HOST_DEVICE int thread() const { return thread_; }
+
   // The part of [0, count) that is this block's: equal runs of whole vectors but for the last.
   struct Part {
     int64_t begin, end;

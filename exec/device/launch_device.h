@@ -28,7 +28,7 @@ constexpr int CtaThreads() {
 }
 
 template <typename Kernel, typename... Arguments>
-__global__ void __launch_bounds__(CtaThreads<Kernel>())
+__global__ void __launch_bounds__(CtaThreads<Kernel>(), 1)
     RunKernel(int64_t blocks, const __grid_constant__ Arguments... arguments) {
   constexpr int kThreads = BlockThreads<Kernel>();
   constexpr int kBlocks = CtaThreads<Kernel>() / kThreads;
@@ -42,11 +42,13 @@ template <typename Kernel, typename... Arguments>
 Status LaunchOnDevice(Stream stream, uint64_t tag, int64_t blocks, const Arguments&... arguments) {
   if (blocks == 0) return absl::OkStatus();
   constexpr int64_t kBlocks = CtaThreads<Kernel>() / BlockThreads<Kernel>();
-  TL_ASSIGN_OR_RETURN(void* const native, OpenLaunch(stream, Kernel::kName, tag));
-  RunKernel<Kernel, Arguments...>
-      <<<static_cast<unsigned>((blocks + kBlocks - 1) / kBlocks), CtaThreads<Kernel>(), 0,
-         static_cast<cudaStream_t>(native)>>>(blocks, arguments...);
-  return CloseLaunch(stream, Kernel::kName, tag, static_cast<int>(cudaGetLastError()));
+  const unsigned grid = static_cast<unsigned>((blocks + kBlocks - 1) / kBlocks);
+  return SubmitNative(stream, Kernel::kName, tag, [grid, blocks, arguments...](void* native) {
+    RunKernel<Kernel, Arguments...>
+        <<<grid, CtaThreads<Kernel>(), 0, static_cast<cudaStream_t>(native)>>>(blocks,
+                                                                               arguments...);
+    return static_cast<int>(cudaGetLastError());
+  });
 }
 
 }  // namespace tideline::internal

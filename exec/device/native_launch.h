@@ -1,20 +1,22 @@
-// The two calls of the CUDA backend around a kernel launch. Not in the emulated build.
+// The one call of the CUDA backend that a kernel launch becomes. Not in the emulated build.
 #ifndef TIDELINE_EXEC_DEVICE_NATIVE_LAUNCH_H_
 #define TIDELINE_EXEC_DEVICE_NATIVE_LAUNCH_H_
 
 #include <cstdint>
+#include <functional>
 
 #include "base/status.h"
 #include "exec/device/operation.h"
 
 namespace tideline {
 
-// The CUDA stream on which the next launch of `name` goes, with its device made current on this
-// thread. Errors: the run's, when it has failed already.
-StatusOr<void*> OpenLaunch(Stream stream, const char* name, uint64_t tag);
+// What is done on a CUDA stream (a cudaStream_t): it launches and returns a cudaError_t.
+using NativeWork = std::function<int(void* native_stream)>;
 
-// Ends what OpenLaunch began. `error` is cudaGetLastError() after the launch.
-Status CloseLaunch(Stream stream, const char* name, uint64_t tag, int error);
+// Gives `work` to the stream: at once, with its device current on this thread, or on the stream's
+// own thread when collectives are made by copies (exec/cuda/cuda.h). Errors: the run's, when
+// it has failed already; the launch's.
+Status SubmitNative(Stream stream, const char* name, uint64_t tag, NativeWork work);
 
 }  // namespace tideline
 

@@ -9,21 +9,6 @@
 namespace tideline {
 namespace {
 
-// With one outer piece, a pointer to the member's own part of the other buffer means in place.
-void RecogniseInPlace(const Collective& collective, int32_t member, const void*& input,
-                      void*& output) {
-  if (collective.outer != 1) return;
-  const int64_t own = member * collective.block * SizeOf(collective.dtype);
-  if (collective.kind == CollectiveKind::kAllGather &&
-      input == static_cast<const char*>(output) + own) {
-    input = output;
-  }
-  if (collective.kind == CollectiveKind::kReduceScatter &&
-      output == static_cast<const char*>(input) + own) {
-    output = const_cast<void*>(input);
-  }
-}
-
 absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
 
 // Gives posts to the stream as one operation that touches `ranges`.

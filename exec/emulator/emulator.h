@@ -31,6 +31,9 @@ struct EmulatorOptions {
   int workers = 0;  // threads that run operations; 0: one per core
   // Matrix products by OpenBLAS on all cores (--numerics fast), not by the exact chains.
   bool fast_products = false;
+  // Collectives by the kernels that several ranks on one GPU use (exec/comm/copy_collective.h),
+  // with the same bits.
+  bool copy_collectives = false;
 };
 
 // Call it before other threads exist when fast_products is set. Errors: counts or capacities that

@@ -35,7 +35,8 @@ Machine::Machine(const EmulatorOptions& emulator_options, std::unique_ptr<HostBl
       blas(std::move(host_blas)),
       pool(LimitsOf(emulator_options)),
       scheduler({emulator_options.devices, emulator_options.schedule,
-                 emulator_options.schedule_seed, emulator_options.workers}) {
+                 emulator_options.schedule_seed, emulator_options.workers,
+                 emulator_options.copy_collectives}) {
   for (int index = 0; index < options.devices; ++index) {
     devices.push_back(std::make_unique<DeviceObject>(this, index));
   }

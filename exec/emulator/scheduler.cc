@@ -4,8 +4,22 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "exec/comm/copy_collective.h"
 
 namespace tideline {
+namespace {
+
+// A collective by the kernels of --comm copy, one pass after the other.
+Status RunByCopies(const std::vector<Post>& posts) {
+  std::vector<MemberBuffers> members(posts.size());
+  for (const Post& post : posts) members[post.member] = {post.input, post.output};
+  const Collective& collective = posts[0].collective;
+  TL_ASSIGN_OR_RETURN(const std::vector<CopyPass> passes, CopyPasses(collective, members));
+  for (const CopyPass& pass : passes) RunCopyPass(pass, collective.dtype);
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 Scheduler::Scheduler(const Settings& settings)
     : settings_(settings),
@@ -233,9 +247,13 @@ void Scheduler::RunJob(std::unique_lock<std::mutex>& lock, const Job& job) {
     const auto found = meetings_.find(*job.meeting);
     Meeting& meeting = found->second;
     meeting.started = true;
+    const bool copies =
+        settings_.copy_collectives && meeting.posts[0].kind == PostKind::kCollective;
     lock.unlock();
-    RunMeeting(meeting.posts);
+    const Status copied = copies ? RunByCopies(meeting.posts) : absl::OkStatus();
+    if (!copies) RunMeeting(meeting.posts);
     lock.lock();
+    if (!copied.ok()) FailLocked(copied);
     const int64_t end = NowNs();
     for (size_t i = 0; i < meeting.places.size(); ++i) {
       const Place place = meeting.places[i];

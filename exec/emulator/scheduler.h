@@ -51,6 +51,7 @@ class Scheduler {
     SchedulePolicy policy = SchedulePolicy::kConcurrent;
     uint64_t seed = 0;
     int workers = 0;  // 0: one per core
+    bool copy_collectives = false;
   };
 
   explicit Scheduler(const Settings& settings);

@@ -10,6 +10,7 @@
 #include "exec/ops/launchers.h"
 #include "exec/ops/op_call.h"
 #ifdef __CUDACC__
+#include "exec/device/gemm_call.h"
 #include "exec/ops/gemm_device.h"
 #else
 #include "exec/device/host_blas.h"
@@ -255,6 +256,92 @@ StatusOr<EinsumWork> WorkOf(const OpCall& call, const EinsumPlan& plan) {
   return work;
 }
 
+#ifdef __CUDACC__
+// The plan's products for the device's library. The longest batch loop becomes a strided batch; the
+// other loops are calls of their own.
+class LibraryProducts {
+ public:
+  LibraryProducts(const OpCall& call, const EinsumPlan& plan) : call_(call), plan_(plan) {
+    const GemmShape& shape = plan.gemm;
+    product_ = {.m = shape.m,
+                .n = shape.n,
+                .k = shape.k,
+                .a_m = shape.a_m,
+                .a_k = shape.a_k,
+                .b_k = shape.b_k,
+                .b_n = shape.b_n,
+                .c_m = shape.c_m,
+                .c_n = shape.c_n,
+                .bias_m = plan.bias_m,
+                .bias_n = plan.bias_n};
+    const int output = call.operand_count() - 1;
+    product_.operand_type = call.TypeOf(0);
+    product_.result_type = call.TypeOf(output);
+    product_.a = call.context().operands[0];
+    product_.b = call.context().operands[1];
+    product_.bias = output == 3 ? call.context().operands[2] : nullptr;
+    product_.c = call.context().operands[output];
+    product_.alpha = call.attributes().scale;
+    loops_ = plan.batch;
+    if (loops_.empty()) return;
+    const auto longest = std::max_element(
+        loops_.begin(), loops_.end(),
+        [](const EinsumLoop& x, const EinsumLoop& y) { return x.extent < y.extent; });
+    product_.batch = longest->extent;
+    product_.batch_a = longest->a;
+    product_.batch_b = longest->b;
+    product_.batch_c = longest->c;
+    product_.batch_bias = longest->bias;
+    loops_.erase(longest);
+  }
+
+  bool Fit() const {
+    if (product_.bias != nullptr && call_.TypeOf(2) != product_.result_type) return false;
+    return call_.TypeOf(0) == call_.TypeOf(1) && GemmFits(product_);
+  }
+
+  Status Submit() const { return SubmitLoop(0, {}); }
+
+ private:
+  // Iterates over the loops from `level` on: first those of the batch, then the summed ones.
+  Status SubmitLoop(size_t level, const EinsumLoop& at) const {
+    const size_t levels = loops_.size() + plan_.summed.size();
+    if (level == levels) return SubmitOne(at);
+    const bool summed = level >= loops_.size();
+    const EinsumLoop& loop = summed ? plan_.summed[level - loops_.size()] : loops_[level];
+    for (int64_t i = 0; i < loop.extent; ++i) {
+      EinsumLoop next = at;
+      next.a += i * loop.a;
+      next.b += i * loop.b;
+      next.c += i * loop.c;
+      next.bias += i * loop.bias;
+      if (summed) next.extent += i;  // beyond 1: not the first product of its sum
+      TL_RETURN_IF_ERROR(SubmitLoop(level + 1, next));
+    }
+    return absl::OkStatus();
+  }
+
+  Status SubmitOne(const EinsumLoop& at) const {
+    const bool first = at.extent == 1;
+    const int64_t operand = SizeOf(product_.operand_type);
+    const int64_t result = SizeOf(product_.result_type);
+    GemmCall one = product_;
+    one.a = static_cast<const char*>(one.a) + at.a * operand;
+    one.b = static_cast<const char*>(one.b) + at.b * operand;
+    one.c = static_cast<char*>(one.c) + at.c * result;
+    if (one.bias != nullptr) one.bias = static_cast<const char*>(one.bias) + at.bias * result;
+    if (!first) one.bias = nullptr;
+    one.accumulate = call_.attributes().accumulate || !first;
+    return SubmitGemm(call_.target().stream, "einsum", call_.target().tag, one);
+  }
+
+  const OpCall& call_;
+  const EinsumPlan& plan_;
+  GemmCall product_;
+  std::vector<EinsumLoop> loops_;
+};
+#endif
+
 }  // namespace
 
 Status LaunchEinsum(const OpCall& call) {
@@ -262,6 +349,12 @@ Status LaunchEinsum(const OpCall& call) {
   std::vector<std::vector<int64_t>> shapes;
   for (int operand = 0; operand <= output; ++operand) shapes.push_back(call.Shape(operand));
   TL_ASSIGN_OR_RETURN(const EinsumPlan plan, PlanEinsum(call.attributes().equation, shapes));
+#ifdef __CUDACC__
+  if (UsesGemmLibrary(call.target().stream)) {
+    const LibraryProducts products(call, plan);
+    if (products.Fit()) return products.Submit();
+  }
+#endif
   TL_ASSIGN_OR_RETURN(const EinsumWork work, WorkOf(call, plan));
   const int64_t blocks = plan.Batches() * work.tiles_m * work.tiles_n;
   return WithSum(

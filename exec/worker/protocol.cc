@@ -39,8 +39,9 @@ void Fields(Wire& wire, Map& map) {
 template <typename Wire, IsOrConst<WorkerRequest> Request>
 void Fields(Wire& wire, Request& request) {
   wire(request.program, request.data_path, request.steps, request.checkpoint_folder,
-       request.checkpoint_every, request.resume, request.dry_run, request.plan_hash, request.eager,
-       request.fast_numerics);
+       request.checkpoint_every, request.resume, request.dry_run, request.plan_hash, request.eager);
+  wire.Choice(request.numerics, Numerics::kTf32);
+  wire.Choice(request.collectives, CollectiveMethod::kCopy);
   wire.Choice(request.check, CheckLevel::kKernels);
   wire.Choice(request.schedule, SchedulePolicy::kSerial);
   wire(request.schedule_seed, request.devices_per_node, request.device_memory_bytes,

@@ -21,7 +21,7 @@
 
 namespace tideline {
 
-inline constexpr uint32_t kWorkerProtocolVersion = 5;
+inline constexpr uint32_t kWorkerProtocolVersion = 6;
 
 enum class FrameType : uint8_t {
   kRequest,
@@ -41,7 +41,7 @@ struct Frame {
   std::string payload;
 };
 
-// What to run, and on which emulated devices.
+// What to run, and on which devices.
 struct WorkerRequest {
   std::string program;    // file form (planner/program/file.h)
   std::string data_path;  // empty: the built-in text
@@ -51,8 +51,9 @@ struct WorkerRequest {
   bool resume = false;
   bool dry_run = false;  // check everything, run nothing
   std::string plan_hash;
-  bool eager = false;          // --allocator eager
-  bool fast_numerics = false;  // --numerics fast
+  bool eager = false;  // --allocator eager
+  Numerics numerics = Numerics::kExact;
+  CollectiveMethod collectives = CollectiveMethod::kNative;
   CheckLevel check = CheckLevel::kOrder;
   SchedulePolicy schedule = SchedulePolicy::kConcurrent;
   uint64_t schedule_seed = 0;

@@ -68,14 +68,14 @@ const std::vector<HeaderRule>& HeaderRules() {
       {"openssl/", {"base"}, true},
       {"cblas.h", {"exec/ops", "exec/device", "bench", "tests"}, true},
       {"mpi.h", {"exec/comm", "exec/launch"}, false},
-      {"cuda.h", {"exec/device"}, false},
-      {"cuda_runtime.h", {"exec/device"}, false},
-      {"cuda_runtime_api.h", {"exec/device"}, false},
-      {"cuda_bf16.h", {"exec/device"}, false},
-      {"cuda_fp16.h", {"exec/device"}, false},
-      {"cublas_v2.h", {"exec/device"}, false},
-      {"cublasLt.h", {"exec/device"}, false},
-      {"nccl.h", {"exec/device"}, false},
+      {"cuda.h", {"exec/cuda"}, false},
+      {"cuda_runtime.h", {"exec/cuda"}, false},
+      {"cuda_runtime_api.h", {"exec/cuda"}, false},
+      {"cuda_bf16.h", {"exec/cuda"}, false},
+      {"cuda_fp16.h", {"exec/cuda"}, false},
+      {"cublas_v2.h", {"exec/cuda"}, false},
+      {"cublasLt.h", {"exec/cuda"}, false},
+      {"nccl.h", {"exec/cuda"}, false},
       {"sys/", {""}, false},
       {"linux/", {""}, false},
       {"arpa/", {""}, false},
@@ -235,7 +235,11 @@ class CircleFinder {
 // exec/device/device.h declares these, every backend defines its own, and a program has one
 // backend.
 bool IsDefinedByBackends(const std::string& type) {
-  return type == "tideline::DeviceObject" || type == "tideline::StreamObject";
+  for (const char* declared :
+       {"Machine", "DeviceObject", "StreamObject", "EventObject", "CommunicatorObject"}) {
+    if (type == std::string("tideline::") + declared) return true;
+  }
+  return false;
 }
 
 // The name of the type whose definition begins on this line, outside any other; empty when none

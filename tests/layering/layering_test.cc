@@ -92,7 +92,7 @@ TEST(LayeringTest, PlantedViolationsAreFound) {
       {"cli/plan.cc", "#include <CLI/CLI.hpp>", "only cli/parse.cc may"},
       {"cli/plan.cc", "  #  include <QWidget>", "Qt is for gui only"},
       {"cli/plan.cc", "#include <QtCore/QObject>", "Qt is for gui only"},
-      {"exec/ops/a.cu", "#include <cuda_runtime.h>", "only exec/device may"},
+      {"exec/ops/a.cu", "#include <cuda_runtime.h>", "only exec/cuda may"},
       {"exec/ops/a.cc", "#include <mpi.h>", "only exec/comm, exec/launch may"},
       {"base/a.cc", "#include <gtest/gtest.h>", "only tests may"},
       {"base/a.cc", "#include <fmt/format.h>", "stands in no rule"},

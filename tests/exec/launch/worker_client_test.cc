@@ -89,6 +89,7 @@ TEST(WorkerClientTest, ItsFailuresKeepTheirExitCode) {
   };
   EXPECT_EQ(exit_code([](WorkerRequest& r) { r.program = "not a program"; }), 5);
   EXPECT_EQ(exit_code([](WorkerRequest& r) { r.steps = 0; }), 2);
+  EXPECT_EQ(exit_code([](WorkerRequest& r) { r.numerics = Numerics::kTf32; }), 2);
   EXPECT_EQ(exit_code([](WorkerRequest& r) { r.data_path = "/nonexistent"; }), 5);
   EXPECT_EQ(exit_code([](WorkerRequest& r) { r.devices_per_node = 0; }), 2);
   EXPECT_EQ(ExitCode(RunWorker("/nonexistent", RequestFor(program, 3), program, {}).status()), 6);
