@@ -181,8 +181,8 @@ std::vector<OptionRecord> Options() {
        .most = 9e15},
       {.name = "checkpoint",
        .value_name = "DIR",
-       .sentence = "Folder for checkpoints, made when it is not there; without it none are "
-                   "written.",
+       .sentence = "Folder for checkpoints, made when it is not there; each rank writes its own "
+                   "file of each. Without it none are written.",
        .path_use = PathUse::kWritesFolder},
       {.name = "checkpoint-every",
        .kind = OptionKind::kInteger,
@@ -194,7 +194,8 @@ std::vector<OptionRecord> Options() {
        .most = 1e9},
       {.name = "resume",
        .kind = OptionKind::kFlag,
-       .sentence = "Goes on from the newest checkpoint of the folder."},
+       .sentence = "Goes on from the newest checkpoint of the folder, also under another plan of "
+                   "the same model and batch."},
       {.name = "weights",
        .value_name = "FILE",
        .sentence = "Begins from these weights with Hugging Face names: a .safetensors file, an "

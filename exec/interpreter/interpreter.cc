@@ -10,107 +10,11 @@
 #include "exec/interpreter/finite_watch.h"
 #include "exec/interpreter/rank_player.h"
 #include "exec/interpreter/run_state.h"
-#include "exec/memory/checkpoint.h"
+#include "exec/interpreter/start.h"
+#include "exec/memory/shard.h"
 
 namespace tideline {
 namespace {
-
-constexpr double kLockWaitSeconds = 10.0;
-
-// The persistent buffers of a role, in id order: what a checkpoint holds.
-std::vector<uint32_t> PersistentBuffers(const Role& role) {
-  std::vector<uint32_t> persistent;
-  for (uint32_t index = 0; index < role.buffers.size(); ++index) {
-    if (role.buffers[index].persistent) persistent.push_back(index);
-  }
-  return persistent;
-}
-
-CheckpointHeader HeaderOf(const Program& program, const TokenSource& tokens,
-                          const ExecuteOptions& options) {
-  CheckpointHeader header;
-  header.graph_hash = program.graph_hash;
-  header.plan_hash = options.plan_hash;
-  header.seed = program.seed;
-  header.data_origin = tokens.origin();
-  header.data_hash = tokens.hash();
-  for (const Rank& rank : program.ranks) {
-    const Role& role = program.roles[rank.role];
-    auto& buffers = header.ranks.emplace_back();
-    for (const uint32_t index : PersistentBuffers(role)) {
-      const Buffer& buffer = role.buffers[index];
-      buffers.push_back(
-          {buffer.name < program.names.size() ? program.names[buffer.name] : "", buffer.bytes});
-    }
-  }
-  return header;
-}
-
-// The folder and what to begin from.
-struct Start {
-  std::optional<CheckpointFolder> folder;
-  std::optional<CheckpointFolder::Found> found;
-  std::optional<WeightSource> weights;
-  std::vector<std::string> notes;
-};
-
-// Weights are where a run begins from; a checkpoint that it goes on from already has them in it.
-Status OpenWeights(const Program& program, const ExecuteOptions& options, Start& start) {
-  if (options.weights_path.empty()) return absl::OkStatus();
-  if (start.found) {
-    start.notes.push_back("--weights is not read: the checkpoint goes on from it");
-    return absl::OkStatus();
-  }
-  TL_ASSIGN_OR_RETURN(start.weights,
-                      WeightSource::Open(options.weights_path, options.weights, program));
-  start.notes.push_back(start.weights->Summary());
-  return absl::OkStatus();
-}
-
-// None: a dry run, and the folder is not there yet.
-StatusOr<std::optional<CheckpointFolder>> OpenFolder(const ExecuteOptions& options) {
-  const double wait_s = options.resume ? kLockWaitSeconds : 0;
-  const std::string& path = options.checkpoint_folder;
-  if (options.dry_run) return CheckpointFolder::OpenExisting(path, wait_s);
-  TL_ASSIGN_OR_RETURN(CheckpointFolder folder, CheckpointFolder::Open(path, wait_s));
-  return std::optional<CheckpointFolder>(std::move(folder));
-}
-
-StatusOr<Start> FindStart(const CheckpointHeader& expected, const ExecuteOptions& options) {
-  Start start;
-  if (options.checkpoint_folder.empty()) {
-    if (options.resume) {
-      return UsageError("--resume needs --checkpoint DIR, the folder to resume from");
-    }
-    return start;
-  }
-  if (options.checkpoint_every < 1) {
-    return UsageError(absl::StrCat("--checkpoint-every ", options.checkpoint_every,
-                                   " is not a number of steps; give 1 or more"));
-  }
-  TL_ASSIGN_OR_RETURN(start.folder, OpenFolder(options));
-  if (!options.resume) {
-    if (!start.folder) return start;
-    TL_ASSIGN_OR_RETURN(const bool any, start.folder->HasAny());
-    if (any) {
-      return UsageError(absl::StrCat("--checkpoint ", options.checkpoint_folder,
-                                     ": the folder holds checkpoints already; add --resume to "
-                                     "continue from them, or name an empty folder"));
-    }
-    return start;
-  }
-  if (start.folder) {
-    TL_ASSIGN_OR_RETURN(start.found, start.folder->FindNewest(&start.notes));
-  }
-  if (start.found) {
-    TL_RETURN_IF_ERROR(CheckSameRun(start.found->header, expected));
-    start.notes.push_back(absl::StrCat("resuming after step ", start.found->header.step));
-  } else {
-    start.notes.push_back(
-        absl::StrCat("no checkpoint in '", options.checkpoint_folder, "'; starting at step 0"));
-  }
-  return start;
-}
 
 class Run {
  public:
@@ -125,8 +29,8 @@ class Run {
         hooks_(hooks),
         start_(std::move(start)),
         bodies_(std::move(bodies)),
-        first_step_(start_.found ? start_.found->header.step : 0),
-        state_(program, hooks, start_.found ? start_.found->header.losses : std::vector<double>(),
+        first_step_(start_.found ? start_.found->manifest.step : 0),
+        state_(program, hooks, start_.found ? start_.found->manifest.losses : std::vector<double>(),
                options.steps),
         players_(program.ranks.size()),
         statuses_(program.ranks.size()) {}
@@ -135,7 +39,7 @@ class Run {
     for (const std::string& note : start_.notes) state_.OnNote(note);
     if (options_.find_non_finite) state_.KeepGoing();
     const int ranks = static_cast<int>(program_.ranks.size());
-    if (first_step_ < options_.steps || !options_.save_weights_path.empty()) {
+    if (first_step_ < options_.steps || ReadsState()) {
       BeginHosts(machine_, ranks);
       std::vector<std::thread> threads;
       for (int rank = 0; rank < ranks; ++rank) {
@@ -202,9 +106,9 @@ class Run {
   }
 
   Status PlaySections(RankPlayer& player, MemoryTide& tide) {
-    if (start_.found) {
-      TL_RETURN_IF_ERROR(Restore(player.rank()));
-      TL_RETURN_IF_ERROR(player.registers().Restore(start_.found->header.registers));
+    if (start_.restorer) {
+      TL_RETURN_IF_ERROR(Restore(player));
+      TL_RETURN_IF_ERROR(player.registers().Restore(start_.found->manifest.registers));
     } else {
       TL_RETURN_IF_ERROR(PlaySection(player, tide, 0, -1));
     }
@@ -214,7 +118,7 @@ class Run {
     }
     const uint32_t epilogue = static_cast<uint32_t>(player.role().bodies.size()) + 1;
     TL_RETURN_IF_ERROR(PlaySection(player, tide, epilogue, -1));
-    return MaybeSaveWeights(player);
+    return MaybeReadState(player);
   }
 
   Status PlaySection(RankPlayer& player, MemoryTide& tide, uint32_t section, int64_t step) {
@@ -240,56 +144,68 @@ class Run {
            (steps_done % options_.checkpoint_every == 0 || steps_done == options_.steps);
   }
 
-  // Every rank waits while rank 0 writes all ranks' buffers: the state of one moment.
+  // All ranks write at once what each of them saves; those that wait see to it that it is the state
+  // of one moment, and that the manifest comes last.
   Status MaybeSave(RankPlayer& player, int64_t steps_done) {
     if (!SavesAfter(steps_done)) return absl::OkStatus();
+    const int32_t rank = player.rank();
     TL_RETURN_IF_ERROR(HostBarrier(player.device(), "checkpoint"));
-    if (player.rank() == 0) TL_RETURN_IF_ERROR(Save(steps_done));
+    if (rank == 0) TL_RETURN_IF_ERROR(start_.folder->Begin(steps_done));
+    TL_RETURN_IF_ERROR(HostBarrier(player.device(), "begin of shards"));
+    TL_RETURN_IF_ERROR(
+        WriteShard(CheckpointFolder::ShardPath(options_.checkpoint_folder, steps_done, rank),
+                   steps_done, rank, start_.saved[static_cast<size_t>(rank)],
+                   [this, rank](uint32_t buffer, int64_t offset, std::span<char> bytes) {
+                     return ReadState(rank, buffer, offset, bytes);
+                   }));
+    TL_RETURN_IF_ERROR(HostBarrier(player.device(), "end of shards"));
+    if (rank == 0) TL_RETURN_IF_ERROR(Commit(steps_done));
     return HostBarrier(player.device(), "end of checkpoint");
   }
 
-  Status Save(int64_t steps_done) {
-    CheckpointHeader header = HeaderOf(program_, tokens_, options_);
-    header.step = steps_done;
-    header.losses = state_.LossesOf(steps_done);
-    header.registers = players_[0]->registers().Save();
-    return start_.folder->Save(
-        header, [this](int rank, int buffer, int64_t offset, std::span<char> bytes) {
-          return ReadMemory(players_[rank]->device(), bytes.data(),
-                            Persistent(rank, buffer, offset), static_cast<int64_t>(bytes.size()));
-        });
+  Status Commit(int64_t steps_done) {
+    CheckpointManifest manifest = start_.manifest;
+    manifest.step = steps_done;
+    manifest.losses = state_.LossesOf(steps_done);
+    manifest.registers = players_[0]->registers().Save();
+    return start_.folder->Commit(std::move(manifest));
   }
 
-  // Each rank reads the file and keeps its own part.
-  Status Restore(int32_t own) {
-    return start_.folder->Load(
-        *start_.found, [&](int rank, int buffer, int64_t offset, std::string_view bytes) {
-          if (rank != own) return absl::OkStatus();
-          return WriteMemory(players_[rank]->device(), Persistent(rank, buffer, offset),
+  Status Restore(RankPlayer& player) {
+    return start_.restorer->Restore(
+        player.rank(), [&](uint32_t buffer, int64_t offset, std::string_view bytes) {
+          return WriteMemory(player.device(), static_cast<char*>(player.AddressOf(buffer)) + offset,
                              bytes.data(), static_cast<int64_t>(bytes.size()));
         });
   }
 
-  // Every rank waits while rank 0 reads its part of the parameters.
-  Status MaybeSaveWeights(RankPlayer& player) {
-    if (options_.save_weights_path.empty() || options_.find_non_finite) return absl::OkStatus();
-    TL_RETURN_IF_ERROR(HostBarrier(player.device(), "weights"));
-    if (player.rank() == 0) {
-      TL_RETURN_IF_ERROR(SaveWeights(
-          options_.save_weights_path, options_.save_weights, program_,
-          [this](int32_t rank, uint32_t buffer, int64_t offset, std::span<char> bytes) {
-            const RankPlayer& holder = *players_[rank];
-            return ReadMemory(holder.device(), bytes.data(),
-                              static_cast<const char*>(holder.AddressOf(buffer)) + offset,
-                              static_cast<int64_t>(bytes.size()));
-          }));
-    }
-    return HostBarrier(player.device(), "end of weights");
+  Status ReadState(int32_t rank, uint32_t buffer, int64_t offset, std::span<char> bytes) const {
+    const RankPlayer& holder = *players_[static_cast<size_t>(rank)];
+    return ReadMemory(holder.device(), bytes.data(),
+                      static_cast<const char*>(holder.AddressOf(buffer)) + offset,
+                      static_cast<int64_t>(bytes.size()));
   }
 
-  char* Persistent(int rank, int buffer, int64_t offset) const {
-    const RankPlayer& player = *players_[rank];
-    return static_cast<char*>(player.AddressOf(PersistentBuffers(player.role())[buffer])) + offset;
+  bool ReadsState() const {
+    return !options_.find_non_finite && (!options_.save_weights_path.empty() || hooks_.inspect);
+  }
+
+  // Every rank waits while rank 0 reads what the last step left.
+  Status MaybeReadState(RankPlayer& player) {
+    if (!ReadsState()) return absl::OkStatus();
+    TL_RETURN_IF_ERROR(HostBarrier(player.device(), "weights"));
+    if (player.rank() == 0) {
+      const ReadBuffer read = [this](int32_t rank, uint32_t buffer, int64_t offset,
+                                     std::span<char> bytes) {
+        return ReadState(rank, buffer, offset, bytes);
+      };
+      if (hooks_.inspect) TL_RETURN_IF_ERROR(hooks_.inspect(read));
+      if (!options_.save_weights_path.empty()) {
+        TL_RETURN_IF_ERROR(
+            SaveWeights(options_.save_weights_path, options_.save_weights, program_, read));
+      }
+    }
+    return HostBarrier(player.device(), "end of weights");
   }
 
   // ---- Result ----
@@ -346,7 +262,7 @@ class Run {
   const int64_t vocabulary_;
   const ExecuteOptions& options_;
   const ExecuteHooks& hooks_;
-  Start start_;
+  const Start start_;
   const std::vector<uint32_t> bodies_;
   const int64_t first_step_;
   RunState state_;
@@ -362,8 +278,8 @@ RunReport DryReport(const Start& start, const ExecuteHooks& hooks) {
   }
   RunReport report;
   if (!start.found) return report;
-  report.resumed_from_step = start.found->header.step;
-  report.losses = start.found->header.losses;
+  report.resumed_from_step = start.found->manifest.step;
+  report.losses = start.found->manifest.losses;
   return report;
 }
 
@@ -378,8 +294,7 @@ StatusOr<RunReport> Execute(const Program& program, Machine& machine, const Toke
   }
   TL_RETURN_IF_ERROR(tokens.CheckVocabulary(VocabularyOf(program)));
   TL_ASSIGN_OR_RETURN(std::vector<uint32_t> bodies, BodySequence(program, options.steps));
-  TL_ASSIGN_OR_RETURN(Start start, FindStart(HeaderOf(program, tokens, options), options));
-  TL_RETURN_IF_ERROR(OpenWeights(program, options, start));
+  TL_ASSIGN_OR_RETURN(Start start, FindStart(program, tokens, options));
   if (options.dry_run) return DryReport(start, hooks);
   Run run(program, machine, tokens, options, hooks, std::move(start), std::move(bodies));
   return run.Go();

@@ -11,6 +11,7 @@
 #define TIDELINE_EXEC_INTERPRETER_INTERPRETER_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,8 @@ struct ExecuteHooks {
   RunSink* sink = nullptr;
   RunObserver* observer = nullptr;
   PositionBoard* positions = nullptr;
+  // Called once after the last step, with what reads the ranks' persistent buffers as it left them.
+  std::function<Status(const ReadBuffer& read)> inspect = {};
 };
 
 // Whether this interpreter can play `program`: every kernel has an implementation, host tasks and

@@ -7,37 +7,32 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/file.h"
-#include "base/sha256.h"
-#include "exec/wire/bytes.h"
-#include "exec/wire/fields.h"
+#include "base/text.h"
+#include "exec/memory/shard.h"
 
 namespace tideline {
 namespace {
 
-constexpr std::string_view kMagic = "TLCKPT03";
-constexpr int64_t kPrefixBytes = 16;  // magic and header length
-constexpr int64_t kDigestBytes = 32;
-constexpr int64_t kChunkBytes = int64_t{1} << 20;
+namespace fs = std::filesystem;
+
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kSuffix = ".checkpoint";
+constexpr std::string_view kTemporary = ".tmp-";
+constexpr const char* kManifest = "manifest";
+constexpr int64_t kManifestLimitBytes = int64_t{1} << 30;
 constexpr size_t kKept = 2;
-
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-using FilePtr = std::unique_ptr<std::FILE, CloseFile>;
 
 std::string NameOf(int64_t step) { return absl::StrFormat("step-%012d.checkpoint", step); }
 
@@ -50,47 +45,11 @@ bool IsCheckpoint(std::string_view name) {
   return std::all_of(step.begin(), step.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
+// Also what became of one that is being removed.
 bool IsHalfWritten(std::string_view name) {
-  return name.starts_with(kPrefix) && name.find(".checkpoint.tmp-") != std::string_view::npos;
-}
-
-template <typename Wire, IsOrConst<CheckpointHeader> Header>
-void Fields(Wire& wire, Header& header) {
-  wire(header.step, header.graph_hash, header.plan_hash, header.seed, header.data_origin,
-       header.data_hash, header.losses);
-  wire.List(header.registers, 16, [](auto& each, auto& value) { each(value.name, value.value); });
-  wire.List(header.ranks, 8, [](auto& ranks, auto& buffers) {
-    ranks.List(buffers, 16, [](auto& each, auto& buffer) { each(buffer.name, buffer.bytes); });
-  });
-}
-
-std::string Encode(const CheckpointHeader& header) {
-  FieldWriter writer;
-  Fields(writer, header);
-  return writer.Take();
-}
-
-bool Decode(std::string_view bytes, CheckpointHeader* header) {
-  FieldReader reader(bytes);
-  Fields(reader, *header);
-  for (const auto& buffers : header->ranks) {
-    for (const auto& buffer : buffers) {
-      if (buffer.bytes < 0) return false;
-    }
-  }
-  return reader.Finish() && header->step >= 0 &&
-         static_cast<int64_t>(header->losses.size()) == header->step;
-}
-
-// -1 when the sum overflows.
-int64_t PayloadBytes(const CheckpointHeader& header) {
-  int64_t sum = 0;
-  for (const auto& buffers : header.ranks) {
-    for (const auto& buffer : buffers) {
-      if (__builtin_add_overflow(sum, buffer.bytes, &sum)) return -1;
-    }
-  }
-  return sum;
+  const size_t suffix = name.find(kSuffix);
+  return name.starts_with(kPrefix) && suffix != std::string_view::npos &&
+         name.substr(suffix + kSuffix.size()).starts_with(kTemporary);
 }
 
 std::string Reason() { return std::strerror(errno); }
@@ -107,19 +66,74 @@ StatusOr<std::vector<std::string>> Entries(const std::string& path) {
   return names;
 }
 
-// The digest of the first `bytes` of a file; empty when it is shorter.
-std::string DigestOf(std::FILE* file, int64_t bytes) {
-  Sha256 hash;
-  std::string chunk(kChunkBytes, '\0');
-  std::rewind(file);
-  for (int64_t left = bytes; left > 0;) {
-    const size_t now = static_cast<size_t>(std::min(left, kChunkBytes));
-    if (std::fread(chunk.data(), 1, now, file) != now) return {};
-    hash.Update({chunk.data(), now});
-    left -= static_cast<int64_t>(now);
+Status RemoveAll(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (!error) return absl::OkStatus();
+  return RunError(absl::StrCat("'", path, "' cannot be removed: ", error.message()));
+}
+
+Status RemoveHalfWritten(const std::string& path) {
+  TL_ASSIGN_OR_RETURN(const std::vector<std::string> names, Entries(path));
+  for (const std::string& name : names) {
+    if (IsHalfWritten(name)) TL_RETURN_IF_ERROR(RemoveAll(absl::StrCat(path, "/", name)));
   }
-  const auto digest = hash.Digest();
-  return std::string(reinterpret_cast<const char*>(digest.data()), digest.size());
+  return absl::OkStatus();
+}
+
+// What the error is when a checkpoint is no folder.
+std::string TroubleOfFile(const std::string& path, const struct stat& info) {
+  // Opening a pipe would wait for somebody to write.
+  if (!S_ISREG(info.st_mode)) return "it is neither a folder nor a file";
+  const StatusOr<ByteFile> file = ByteFile::Open(path);
+  char magic[6] = {};
+  if (!file.ok() || !file->Read(0, magic).ok() || std::string_view(magic, 6) != "TLCKPT") {
+    return "it is no folder";
+  }
+  return "it is a single file, as earlier versions wrote, which this version does not read; with "
+         "the version that wrote it, 'execute --resume --save-weights FILE' takes the weights out, "
+         "which 'execute --weights FILE' begins from";
+}
+
+// Checks the files of all shards, several at once; the error of the first bad one.
+Status CheckShardFiles(const std::string& folder, const CheckpointManifest& manifest) {
+  const size_t count = manifest.shards.size();
+  std::vector<Status> statuses(count);
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < count; i = next++) {
+      statuses[i] =
+          CheckShardFile(folder, manifest.step, static_cast<int32_t>(i), manifest.shards[i]);
+    }
+  };
+  const size_t workers = std::min<size_t>(count, std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < workers; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  for (const Status& status : statuses) TL_RETURN_IF_ERROR(status);
+  return absl::OkStatus();
+}
+
+Status Damaged(const std::string& path, absl::string_view what) {
+  return InputError(absl::StrCat("checkpoint '", path, "' is damaged: ", what));
+}
+
+StatusOr<CheckpointFolder::Found> ReadManifestOf(const std::string& folder,
+                                                 const std::string& name) {
+  const std::string path = absl::StrCat(folder, "/", name);
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return Damaged(path, Reason());
+  if (!S_ISDIR(info.st_mode)) return Damaged(path, TroubleOfFile(path, info));
+  const StatusOr<std::string> bytes =
+      ReadFile(absl::StrCat(path, "/", kManifest), kManifestLimitBytes);
+  if (!bytes.ok()) return Damaged(path, bytes.status().message());
+  StatusOr<CheckpointManifest> manifest = DecodeManifest(*bytes);
+  if (!manifest.ok()) return Damaged(path, manifest.status().message());
+  if (name != NameOf(manifest->step)) {
+    return Damaged(path, absl::StrCat("it holds step ", manifest->step, ", not that of its name"));
+  }
+  return CheckpointFolder::Found{path, *std::move(manifest)};
 }
 
 }  // namespace
@@ -152,10 +166,7 @@ StatusOr<CheckpointFolder> CheckpointFolder::Open(const std::string& path, doubl
     return RunError(absl::StrCat("'", lock, "' cannot be opened: ", Reason()));
   }
   TL_RETURN_IF_ERROR(folder.Lock(wait_s));
-  TL_ASSIGN_OR_RETURN(const std::vector<std::string> names, Entries(path));
-  for (const std::string& name : names) {
-    if (IsHalfWritten(name)) unlink(absl::StrCat(path, "/", name).c_str());
-  }
+  TL_RETURN_IF_ERROR(RemoveHalfWritten(path));
   return folder;
 }
 
@@ -199,171 +210,162 @@ StatusOr<bool> CheckpointFolder::HasAny() const {
   return !names.empty();
 }
 
+StatusOr<CheckpointFolder::Found> CheckpointFolder::ReadManifest(const std::string& folder,
+                                                                 int64_t step) {
+  return ReadManifestOf(folder, NameOf(step));
+}
+
 StatusOr<CheckpointFolder::Found> CheckpointFolder::Read(const std::string& name) const {
-  const std::string path = path_ + "/" + name;
-  const auto damaged = [&](const std::string& what) {
-    return InputError(absl::StrCat("checkpoint '", path, "' is damaged: ", what));
-  };
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0) return damaged(Reason());
-  // Opening a pipe would wait for somebody to write.
-  if (!S_ISREG(info.st_mode)) return damaged("it is no regular file");
-  const FilePtr file(std::fopen(path.c_str(), "rb"));
-  if (file == nullptr) return damaged(Reason());
-  if (fstat(fileno(file.get()), &info) != 0) return damaged(Reason());
-  const int64_t size = info.st_size;
-  if (size < kPrefixBytes + kDigestBytes) return damaged("it is too short");
-  char prefix[kPrefixBytes];
-  if (std::fread(prefix, 1, sizeof prefix, file.get()) != sizeof prefix) return damaged(Reason());
-  if (std::string_view(prefix, kMagic.size()) != kMagic) {
-    return damaged("it does not begin as the checkpoints of this version do");
-  }
-  uint64_t header_bytes = 0;
-  std::memcpy(&header_bytes, prefix + kMagic.size(), sizeof header_bytes);
-  if (header_bytes > static_cast<uint64_t>(size - kPrefixBytes - kDigestBytes)) {
-    return damaged("its header is cut off");
-  }
-  // The digest first: what it covers can then be trusted to be what was written.
-  const std::string digest = DigestOf(file.get(), size - kDigestBytes);
-  char stored[kDigestBytes];
-  if (digest.empty() || std::fread(stored, 1, sizeof stored, file.get()) != sizeof stored ||
-      digest != std::string_view(stored, sizeof stored)) {
-    return damaged("its checksum is wrong");
-  }
-  Found found{path, {}, kPrefixBytes + static_cast<int64_t>(header_bytes)};
-  std::string header(header_bytes, '\0');
-  std::fseek(file.get(), kPrefixBytes, SEEK_SET);
-  if (std::fread(header.data(), 1, header.size(), file.get()) != header.size() ||
-      !Decode(header, &found.header)) {
-    return damaged("its header cannot be read");
-  }
-  if (name != NameOf(found.header.step)) {
-    return damaged(absl::StrCat("it holds step ", found.header.step, ", not that of its name"));
-  }
-  const int64_t payload = PayloadBytes(found.header);
-  if (payload < 0 || payload != size - kDigestBytes - found.payload_begin) {
-    return damaged("its length does not fit its header");
-  }
+  TL_ASSIGN_OR_RETURN(Found found, ReadManifestOf(path_, name));
+  Status status = CheckShardFiles(found.path, found.manifest);
+  if (status.ok()) status = CheckComplete(found.manifest);
+  if (!status.ok()) return Damaged(found.path, status.message());
   return found;
 }
 
 StatusOr<std::optional<CheckpointFolder::Found>> CheckpointFolder::FindNewest(
     std::vector<std::string>* notes) const {
   TL_ASSIGN_OR_RETURN(const std::vector<std::string> names, List());
+  std::string last;
   for (const std::string& name : names) {
     StatusOr<Found> found = Read(name);
     if (found.ok()) return std::optional<Found>(*std::move(found));
-    notes->push_back(absl::StrCat(std::string(found.status().message()), "; it is passed over"));
+    last = std::string(found.status().message());
+    if (notes != nullptr) notes->push_back(absl::StrCat(last, "; it is passed over"));
   }
   if (!names.empty()) {
-    return InputError(absl::StrCat("no checkpoint in '", path_, "' is readable: ", notes->back(),
+    return InputError(absl::StrCat("no checkpoint in '", path_, "' is readable: ", last,
                                    "; start again in another folder"));
   }
   return std::optional<Found>();
 }
 
-Status CheckpointFolder::Load(const Found& found, const Put& put) const {
-  const FilePtr file(std::fopen(found.path.c_str(), "rb"));
-  if (file == nullptr || std::fseek(file.get(), found.payload_begin, SEEK_SET) != 0) {
-    return RunError(absl::StrCat("checkpoint '", found.path, "' cannot be read: ", Reason()));
-  }
-  std::string chunk(kChunkBytes, '\0');
-  for (size_t rank = 0; rank < found.header.ranks.size(); ++rank) {
-    const auto& buffers = found.header.ranks[rank];
-    for (size_t buffer = 0; buffer < buffers.size(); ++buffer) {
-      for (int64_t offset = 0; offset < buffers[buffer].bytes;) {
-        const size_t now =
-            static_cast<size_t>(std::min(buffers[buffer].bytes - offset, kChunkBytes));
-        if (std::fread(chunk.data(), 1, now, file.get()) != now) {
-          return RunError(absl::StrCat("checkpoint '", found.path, "' ended while it was read"));
-        }
-        TL_RETURN_IF_ERROR(
-            put(static_cast<int>(rank), static_cast<int>(buffer), offset, {chunk.data(), now}));
-        offset += static_cast<int64_t>(now);
-      }
-    }
-  }
-  return absl::OkStatus();
+std::string CheckpointFolder::ShardPath(const std::string& folder, int64_t step, int32_t rank) {
+  return absl::StrCat(folder, "/", NameOf(step), std::string(kTemporary), "shards/",
+                      ShardName(rank));
 }
 
-Status CheckpointFolder::Save(const CheckpointHeader& header, const Get& get) const {
-  TL_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path_ + "/" + NameOf(header.step)));
-  Sha256 hash;
-  const auto append = [&](std::string_view bytes) {
-    hash.Update(bytes);
-    return file.Append(bytes);
-  };
-  const std::string encoded = Encode(header);
-  ByteWriter length;
-  length.Put<uint64_t>(encoded.size());
-  TL_RETURN_IF_ERROR(append(kMagic));
-  TL_RETURN_IF_ERROR(append(length.bytes()));
-  TL_RETURN_IF_ERROR(append(encoded));
-  std::string chunk(kChunkBytes, '\0');
-  for (size_t rank = 0; rank < header.ranks.size(); ++rank) {
-    for (size_t buffer = 0; buffer < header.ranks[rank].size(); ++buffer) {
-      const int64_t bytes = header.ranks[rank][buffer].bytes;
-      for (int64_t offset = 0; offset < bytes;) {
-        const size_t now = static_cast<size_t>(std::min(bytes - offset, kChunkBytes));
-        TL_RETURN_IF_ERROR(
-            get(static_cast<int>(rank), static_cast<int>(buffer), offset, {chunk.data(), now}));
-        TL_RETURN_IF_ERROR(append({chunk.data(), now}));
-        offset += static_cast<int64_t>(now);
-      }
-    }
+Status CheckpointFolder::Begin(int64_t step) const {
+  // An attempt that failed may have left its shards.
+  TL_RETURN_IF_ERROR(RemoveHalfWritten(path_));
+  const std::string folder = FolderOf(ShardPath(path_, step, 0));
+  if (mkdir(folder.c_str(), 0777) == 0) return absl::OkStatus();
+  return RunError(absl::StrCat("'", folder, "' cannot be made: ", Reason()));
+}
+
+Status CheckpointFolder::Remove(const std::string& name) const {
+  const std::string path = absl::StrCat(path_, "/", name);
+  // Renamed first, so that what is half removed is no checkpoint.
+  const std::string leaving = absl::StrCat(path, std::string(kTemporary), "old");
+  if (rename(path.c_str(), leaving.c_str()) != 0) {
+    return RunError(absl::StrCat("'", path, "' cannot be removed: ", Reason()));
   }
-  const auto digest = hash.Digest();
-  TL_RETURN_IF_ERROR(file.Append({reinterpret_cast<const char*>(digest.data()), digest.size()}));
-  TL_RETURN_IF_ERROR(file.Commit());
-  // Those of later steps were passed over as damaged, or this step would not have been played
-  // again: they do not count, and are not ours to delete.
+  return RemoveAll(leaving);
+}
+
+Status CheckpointFolder::Commit(CheckpointManifest manifest) const {
+  const std::string name = NameOf(manifest.step);
+  const std::string made = FolderOf(ShardPath(path_, manifest.step, 0));
+  for (size_t rank = 0; rank < manifest.shards.size(); ++rank) {
+    StatusOr<ShardRecord> record = RecordOfShard(made, manifest.step, static_cast<int32_t>(rank));
+    if (!record.ok())
+      return RunError(absl::StrCat("writing checkpoint '", path_, "/", name,
+                                   "': ", std::string(record.status().message())));
+    record->pieces = std::move(manifest.shards[rank].pieces);
+    manifest.shards[rank] = *std::move(record);
+  }
+  TL_RETURN_IF_ERROR(
+      WriteFileAtomically(absl::StrCat(made, "/", kManifest), EncodeManifest(manifest)));
+  const std::string path = absl::StrCat(path_, "/", name);
+  // There may be a damaged one of that step, or this step would not have been played again.
+  struct stat info {};
+  if (lstat(path.c_str(), &info) == 0) TL_RETURN_IF_ERROR(Remove(name));
+  if (rename(made.c_str(), path.c_str()) != 0) {
+    return RunError(absl::StrCat("'", path, "' cannot be made: ", Reason()));
+  }
+  TL_RETURN_IF_ERROR(SyncFolder(path_));
+  // Those of later steps were passed over as damaged: they do not count, and are not ours to
+  // delete.
   TL_ASSIGN_OR_RETURN(std::vector<std::string> names, List());
-  std::erase_if(names, [&](const std::string& name) { return name > NameOf(header.step); });
-  for (size_t i = kKept; i < names.size(); ++i) unlink((path_ + "/" + names[i]).c_str());
+  std::erase_if(names, [&](const std::string& other) { return other > name; });
+  for (size_t i = kKept; i < names.size(); ++i) TL_RETURN_IF_ERROR(Remove(names[i]));
   return absl::OkStatus();
 }
 
 namespace {
 
-Status OtherSetting(const CheckpointHeader& stored, const char* option, const std::string& then,
+Status OtherSetting(const CheckpointManifest& stored, const char* option, const std::string& then,
                     const std::string& now, const std::string& same) {
   return InputError(absl::StrCat(option, ": the checkpoint of step ", stored.step,
                                  " was made with ", then, ", this run has ", now, "; ", same,
                                  " to go on, or name another --checkpoint folder to begin anew"));
 }
 
-std::string TextOf(const CheckpointHeader& header) {
-  return absl::StrCat("'", header.data_origin, "' (SHA-256 ", header.data_hash.substr(0, 12), ")");
+std::string TextOf(const CheckpointManifest& manifest) {
+  return absl::StrCat("'", manifest.data_origin, "' (SHA-256 ", manifest.data_hash.substr(0, 12),
+                      ")");
+}
+
+std::string RanksOf(const CheckpointManifest& manifest) {
+  return absl::StrCat(manifest.shards.size(), manifest.shards.size() == 1 ? " rank" : " ranks");
+}
+
+// The names of the optimizer's settings that differ.
+std::vector<std::string> OtherSettings(const AdamSettings& a, const AdamSettings& b) {
+  std::vector<std::string> names;
+  const auto compare = [&](const char* name, const auto& then, const auto& now) {
+    if (then != now) names.emplace_back(name);
+  };
+  compare("learning_rate", a.learning_rate, b.learning_rate);
+  compare("beta1", a.beta1, b.beta1);
+  compare("beta2", a.beta2, b.beta2);
+  compare("epsilon", a.epsilon, b.epsilon);
+  compare("decay", a.decay, b.decay);
+  compare("schedule", a.schedule, b.schedule);
+  compare("warmup_steps", a.warmup_steps, b.warmup_steps);
+  compare("decay_steps", a.decay_steps, b.decay_steps);
+  compare("least_learning_rate", a.least_learning_rate, b.least_learning_rate);
+  return names;
 }
 
 }  // namespace
 
-Status CheckSameRun(const CheckpointHeader& stored, const CheckpointHeader& expected) {
-  const char* differs = nullptr;
+Status CheckSameRun(const CheckpointManifest& stored, const CheckpointManifest& expected) {
   if (stored.graph_hash != expected.graph_hash) {
-    differs = "model graph";
-  } else if (stored.plan_hash != expected.plan_hash) {
-    differs = "plan";
-  } else if (stored.ranks.size() != expected.ranks.size()) {
-    differs = "number of ranks";
-  } else if (stored.ranks != expected.ranks) {
-    differs = "set of persistent buffers";
+    return InputError(absl::StrCat(
+        "the checkpoint of step ", stored.step, " belongs to another model graph (",
+        stored.graph_hash.substr(0, 12), "; this run: ", expected.graph_hash.substr(0, 12),
+        "); resume with a plan of the same model, sequence length and type, or name another "
+        "folder"));
   }
-  if (differs == nullptr && stored.seed != expected.seed) {
+  if (stored.global_batch != expected.global_batch) {
+    return OtherSetting(stored, "global batch", absl::StrCat(stored.global_batch, " samples"),
+                        absl::StrCat(expected.global_batch),
+                        "resume with a plan of the same batch");
+  }
+  if (stored.seed != expected.seed) {
     return OtherSetting(stored, "--seed", absl::StrCat(stored.seed), absl::StrCat(expected.seed),
                         absl::StrCat("give --seed ", stored.seed));
   }
-  if (differs == nullptr && stored.data_hash != expected.data_hash) {
+  if (stored.data_hash != expected.data_hash) {
     return OtherSetting(stored, "--data", TextOf(stored), TextOf(expected), "give the same data");
   }
-  if (differs == nullptr) return absl::OkStatus();
-  return InputError(absl::StrCat("the checkpoint of step ", stored.step, " belongs to another ",
-                                 differs, " (", stored.graph_hash.substr(0, 12), ", plan ",
-                                 stored.plan_hash.substr(0, 12), ", ", stored.ranks.size(),
-                                 " ranks; this run: ", expected.graph_hash.substr(0, 12), ", plan ",
-                                 expected.plan_hash.substr(0, 12), ", ", expected.ranks.size(),
-                                 " ranks); resume with the plan that wrote it, or name another "
-                                 "folder"));
+  return absl::OkStatus();
+}
+
+std::string NoteOfOtherPlan(const CheckpointManifest& stored, const CheckpointManifest& expected) {
+  if (stored.plan_hash == expected.plan_hash) return "";
+  std::string note = absl::StrCat(
+      "the checkpoint was written under another plan (", stored.plan_hash.substr(0, 12), ", ",
+      RanksOf(stored), "; this one: ", expected.plan_hash.substr(0, 12), ", ", RanksOf(expected),
+      "); its state is the same here, bit for bit, but sums that this "
+      "plan adds in another order may differ from now on");
+  if (!stored.optimizer || !expected.optimizer) return note;
+  const std::vector<std::string> names = OtherSettings(*stored.optimizer, *expected.optimizer);
+  if (!names.empty()) {
+    absl::StrAppend(&note, "; other settings of the optimizer: ", JoinNames(names));
+  }
+  return note;
 }
 
 }  // namespace tideline

@@ -1,61 +1,41 @@
-// Checkpoint: the whole state of a training run in one file, and the folder that keeps two of them
-// (DEFINITIONS 16).
+// The folder in which a run keeps its checkpoints (DEFINITIONS 16).
 //
-// File: magic, header length, header (step, hashes, losses, the buffers of every rank by name and
-// bytes), the buffers' bytes in that order, SHA-256 of everything before. Little-endian. It is
-// written beside its final name, fsynced, renamed, and the folder fsynced, so that a kill at any
-// moment leaves the previous file or the new one. A file whose length, structure or checksum is
-// wrong is damaged: the one before it is taken. One process at a time uses a folder (flock).
+// A checkpoint is a folder of its own, "step-000000000010.checkpoint": one shard per rank
+// (shard.h), written by all ranks at once, and a manifest (manifest.h), written last. The state is
+// stored by logical tensors, each element once however many ranks hold it; of replicas the one with
+// the least to write writes it. All is made under a temporary name and then renamed, every file and
+// folder synced before, so that a kill at any moment leaves the previous checkpoints and the new
+// one or not. One that is not what its manifest says, to the last byte, is damaged: the one before
+// it is taken. One run at a time uses a folder (flock).
 //
 //   TL_ASSIGN_OR_RETURN(auto folder, CheckpointFolder::Open("ckpt", 10.0));
 //   TL_ASSIGN_OR_RETURN(auto found, folder.FindNewest(&notes));
-//   if (found) TL_RETURN_IF_ERROR(folder.Load(*found, put));
-//   TL_RETURN_IF_ERROR(folder.Save(header, get));
+//   ...
+//   TL_RETURN_IF_ERROR(folder.Begin(step));                                  // one process
+//   TL_RETURN_IF_ERROR(WriteShard(folder.ShardPath("ckpt", step, rank), ...));  // every rank
+//   TL_RETURN_IF_ERROR(folder.Commit(manifest));                             // one process
+//
+// The caller has all ranks wait between the three (in as many processes as there are: a shard's
+// record comes from its file, so nothing but the file system and a barrier is between them).
 #ifndef TIDELINE_EXEC_MEMORY_CHECKPOINT_H_
 #define TIDELINE_EXEC_MEMORY_CHECKPOINT_H_
 
 #include <cstdint>
-#include <functional>
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/status.h"
-#include "planner/program/program.h"
+#include "exec/memory/manifest.h"
 
 namespace tideline {
-
-struct CheckpointHeader {
-  struct BufferRecord {
-    std::string name;
-    int64_t bytes = 0;
-    bool operator==(const BufferRecord&) const = default;
-  };
-
-  int64_t step = 0;  // optimizer steps done
-  std::string graph_hash;
-  std::string plan_hash;
-  uint64_t seed = 0;                             // of the initial values
-  std::string data_origin;                       // what --data named, for messages
-  std::string data_hash;                         // SHA-256 of its tokens: data may move
-  std::vector<double> losses;                    // of the steps done
-  std::vector<RegisterValue> registers;          // persistent ones, the same on every rank
-  std::vector<std::vector<BufferRecord>> ranks;  // persistent buffers
-  bool operator==(const CheckpointHeader&) const = default;
-};
 
 class CheckpointFolder {
  public:
   struct Found {
-    std::string path;
-    CheckpointHeader header;
-    int64_t payload_begin = 0;
+    std::string path;  // of the checkpoint's folder
+    CheckpointManifest manifest;
   };
-  // Bytes [offset, offset + size) of a buffer; called in order.
-  using Get = std::function<Status(int rank, int buffer, int64_t offset, std::span<char> bytes)>;
-  using Put = std::function<Status(int rank, int buffer, int64_t offset, std::string_view bytes)>;
 
   // Makes the folder if it is not there, locks it (waiting up to `wait_s` for another process) and
   // removes what a killed run left half written. Errors: exit 1, naming the folder.
@@ -67,17 +47,27 @@ class CheckpointFolder {
   CheckpointFolder& operator=(CheckpointFolder&& other) noexcept;
   ~CheckpointFolder();
 
-  // The newest undamaged checkpoint, verified to the last byte; none in an empty folder. A line
-  // per damaged one goes to `notes`. Error (exit 5): there are some and all are damaged.
+  // The newest undamaged checkpoint, verified to the last byte by as many threads as there are
+  // cores; none in an empty folder. A line per damaged one goes to `notes` (may be null). Error
+  // (exit 5): there are some and all are damaged.
   StatusOr<std::optional<Found>> FindNewest(std::vector<std::string>* notes) const;
+
+  // The checkpoint of a step as its manifest says, its shards not looked at: for the other
+  // processes of a run in which one has found the newest. Errors (exit 5): it is damaged.
+  static StatusOr<Found> ReadManifest(const std::string& folder, int64_t step);
 
   // Whether any checkpoint, damaged or not, is there.
   StatusOr<bool> HasAny() const;
 
-  Status Load(const Found& found, const Put& put) const;
+  // Makes room for the shards of a step.
+  Status Begin(int64_t step) const;
 
-  // Writes one, and of those up to its step removes all but the two newest.
-  Status Save(const CheckpointHeader& header, const Get& get) const;
+  // Where the shard of a rank is to be written between Begin and Commit.
+  static std::string ShardPath(const std::string& folder, int64_t step, int32_t rank);
+
+  // Completes the checkpoint of manifest.step and of those up to it removes all but the two newest.
+  // The shards of `manifest` have their pieces; file, bytes and digest are read from the files.
+  Status Commit(CheckpointManifest manifest) const;
 
  private:
   CheckpointFolder() = default;
@@ -85,15 +75,19 @@ class CheckpointFolder {
   // File names by step, newest first.
   StatusOr<std::vector<std::string>> List() const;
   StatusOr<Found> Read(const std::string& name) const;
+  Status Remove(const std::string& name) const;
 
   std::string path_;
   int lock_ = -1;
 };
 
-// OK when a checkpoint belongs to this graph, plan, seed, text and set of buffers; else an error
+// OK when a run may go on from a checkpoint: the same graph, batch, seed and data; else an error
 // (exit 5) that names what differs with both values: going on would give losses that neither run
-// has.
-Status CheckSameRun(const CheckpointHeader& stored, const CheckpointHeader& expected);
+// has. How the work is split, and the optimizer's settings, may differ.
+Status CheckSameRun(const CheckpointManifest& stored, const CheckpointManifest& expected);
+
+// What a person should know about going on under another plan; empty under the same one.
+std::string NoteOfOtherPlan(const CheckpointManifest& stored, const CheckpointManifest& expected);
 
 }  // namespace tideline
 

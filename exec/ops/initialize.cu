@@ -6,9 +6,9 @@
 
 #include "base/rng.h"
 #include "exec/ops/formats.h"
-#include "exec/ops/init_boxes.h"
 #include "exec/ops/launchers.h"
 #include "exec/ops/op_call.h"
+#include "planner/program/init_boxes.h"
 
 namespace tideline::ops {
 namespace {
@@ -95,10 +95,10 @@ StatusOr<Box> BoxOf(const BoxPart& part, uint64_t seed) {
   }
   std::copy(part.box->extent.begin(), part.box->extent.end(), box.extent);
   std::copy(part.box->full_shape.begin(), part.box->full_shape.end(), box.full);
-  std::copy(part.first.begin(), part.first.end(), box.first);
+  std::copy(part.region.first.begin(), part.region.first.end(), box.first);
   box.valid_rows = part.box->valid_rows;
-  box.begin = part.begin;
-  box.end = part.end;
+  box.begin = part.region.begin;
+  box.end = part.region.end;
   return box;
 }
 
@@ -110,7 +110,7 @@ Status LaunchInitialize(const OpCall& call, float value) {
   for (const BoxPart& part :
        BoxParts(call.attributes(), call.context().coordinates, call.Count(0))) {
     TL_ASSIGN_OR_RETURN(const Box box, BoxOf(part, call.context().seed));
-    const int64_t count = part.end - part.begin;
+    const int64_t count = part.region.count();
     const Status launched = Launch<Initialize<T, kRandom>>(call.target(), BlocksFor(count),
                                                            Out<T>(y + part.to, count), box, value);
     TL_RETURN_IF_ERROR(launched);

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "exec/comm/element.h"
 #include "exec/weights/weights.h"
+#include "planner/program/init_boxes.h"
 
 namespace tideline {
 namespace {
@@ -124,9 +125,9 @@ Status WeightReader::Fill(const Attributes& attributes, const Coordinates& coord
        BoxParts(attributes, coordinates, static_cast<int64_t>(values.size()))) {
     const ParameterWeights& weights = source_.parameters_.find(part.box->parameter)->second;
     const size_t last = part.box->extent.size() - 1;
-    EachLine(part, [&](const LineRun& run) {
+    EachLine(part.region, [&](const LineRun& run) {
       if (!status.ok()) return;
-      LineCoordinates(part, run.line, at);
+      LineCoordinates(part.region, run.line, at);
       at[last] += run.column;
       for (int64_t i = 0; i < run.count;) {
         const WeightPart* source = PartOf(weights, at[0]);
@@ -138,7 +139,7 @@ Status WeightReader::Fill(const Attributes& attributes, const Coordinates& coord
           const int64_t index = source->ElementAt(at);
           const int64_t stride = source->strides[last];
           for (int64_t k = 0; k < count; ++k) {
-            values[static_cast<size_t>(run.to + i + k)] =
+            values[static_cast<size_t>(part.to + run.from + i + k)] =
                 LoadStored(bytes_.data(), index + k * stride, loaded_->type);
           }
         }

@@ -2,7 +2,6 @@
 #include <cstring>
 #include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +9,7 @@
 #include "exec/comm/element.h"
 #include "exec/weights/weights.h"
 #include "models/ir/graph.h"
+#include "planner/program/state_map.h"
 
 namespace tideline {
 namespace {
@@ -17,9 +17,12 @@ namespace {
 // Puts tensors together from the ranks' parts, one at a time.
 class Assembler {
  public:
-  Assembler(const WeightMap& map, const Program& program, const ReadBuffer& read) : read_(read) {
-    for (int32_t rank = 0; rank < static_cast<int32_t>(program.ranks.size()); ++rank) {
-      for (StoredPart& part : ParameterParts(program, rank)) AddPart(rank, std::move(part));
+  Assembler(const WeightMap& map, ProgramState state, const ReadBuffer& read)
+      : read_(read), state_(std::move(state)) {
+    for (int32_t rank = 0; rank < static_cast<int32_t>(state_.ranks.size()); ++rank) {
+      for (const StatePiece& piece : state_.ranks[static_cast<size_t>(rank)].pieces) {
+        AddPiece(rank, piece);
+      }
     }
     std::set<std::string> seen;
     for (const ParameterWeights& parameter : map.parameters) {
@@ -43,7 +46,7 @@ class Assembler {
  private:
   struct Held {
     int32_t rank;
-    StoredPart part;
+    const StatePiece* piece;
   };
   struct Use {
     const ParameterWeights* parameter;
@@ -51,11 +54,12 @@ class Assembler {
   };
 
   // Replicas hold the same elements: the first counts.
-  void AddPart(int32_t rank, StoredPart part) {
-    const auto key = std::tuple(part.part.box->parameter, part.part.first, part.part.begin);
-    if (!known_.insert(key).second) return;
-    const std::string& parameter = part.part.box->parameter;
-    held_[parameter].push_back({rank, std::move(part)});
+  void AddPiece(int32_t rank, const StatePiece& piece) {
+    const StateTensor& tensor = state_.tensors[piece.tensor];
+    if (tensor.kind != StateKind::kParameter || !piece.primary) return;
+    if (known_.insert({piece.tensor, piece.region}).second) {
+      held_[tensor.name].push_back({rank, &piece});
+    }
   }
 
   Status Assemble(const TensorHeader::Entry& entry) {
@@ -72,20 +76,17 @@ class Assembler {
   }
 
   Status Scatter(const Held& held, const WeightPart& target, int64_t& filled) {
-    const BoxPart& part = held.part.part;
-    const int64_t size = SizeOf(held.part.dtype);
-    std::vector<char> bytes(static_cast<size_t>((part.end - part.begin) * size));
-    TL_RETURN_IF_ERROR(read_(held.rank, held.part.buffer, part.to * size, bytes));
-    const size_t last = part.box->extent.size() - 1;
+    const StatePiece& piece = *held.piece;
+    std::vector<char> bytes(static_cast<size_t>(piece.bytes()));
+    TL_RETURN_IF_ERROR(read_(held.rank, piece.buffer, piece.offset, bytes));
     std::vector<int64_t> at;
-    EachLine(part, [&](const LineRun& run) {
-      LineCoordinates(part, run.line, at);
-      at[last] += run.column;
-      for (int64_t i = 0; i < run.count; ++i, ++at[last]) {
-        // Padding lies behind the last part.
+    EachLine(piece.region, [&](const LineRun& run) {
+      LineCoordinates(piece.region, run.line, at);
+      at.back() += run.column;
+      for (int64_t i = 0; i < run.count; ++i, ++at.back()) {
         if (!target.Holds(at[0])) continue;
         values_[static_cast<size_t>(target.ElementAt(at))] =
-            LoadElement(bytes.data(), run.to - part.to + i, held.part.dtype);
+            LoadElement(bytes.data(), run.from + i, piece.dtype);
         ++filled;
       }
     });
@@ -93,10 +94,11 @@ class Assembler {
   }
 
   const ReadBuffer& read_;
+  const ProgramState state_;
   TensorHeader header_;
   std::map<std::string, std::vector<Use>> uses_;
   std::map<std::string, std::vector<Held>> held_;
-  std::set<std::tuple<std::string, std::vector<int64_t>, int64_t>> known_;
+  std::set<std::pair<uint32_t, TensorRegion>> known_;
   std::vector<float> values_;
 };
 
@@ -104,7 +106,8 @@ class Assembler {
 
 Status SaveWeights(const std::string& path, const WeightMap& map, const Program& program,
                    const ReadBuffer& read) {
-  Assembler assembler(map, program, read);
+  TL_ASSIGN_OR_RETURN(ProgramState state, MapState(program));
+  Assembler assembler(map, std::move(state), read);
   return WriteTensorFile(
       path, assembler.header(),
       [&](const TensorHeader::Entry& entry, int64_t offset, std::span<char> bytes) {

@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "base/status.h"
-#include "exec/weights/parameter_parts.h"
 #include "models/import/hf_weights.h"
 #include "models/import/safetensors.h"
 #include "planner/program/program.h"

@@ -122,6 +122,39 @@ TEST(MainJobTest, ResumeGivesTheLossesOfAnUnbrokenRun) {
   EXPECT_EQ(losses(resumed.out), losses(unbroken.out));
 }
 
+// Plans with one replica each add in the same order, so the change of plan does not show in the
+// losses; it is said.
+TEST(MainJobTest, ResumeUnderAnotherPlan) {
+  const std::string one = Temporary("one.json"), two = Temporary("two.json");
+  ASSERT_EQ(PlanSmall(two, "dp=1,pp=2,tp=1,micro_batch=1").exit_code, 0);
+  ASSERT_EQ(
+      Tideline({"plan", "gpt:layers=2,hidden=32,heads=4,vocab=256", "--seq", "16", "--cluster",
+                "emulated:1x64MiB", "--global-batch", "8", "--pin", "micro_batch=1", "-o", one})
+          .exit_code,
+      0);
+  const ProgramResult unbroken = Tideline({"execute", one, "--steps", "4", "--json"});
+  const std::string folder = Temporary("changed");
+  ASSERT_EQ(Tideline({"execute", one, "--steps", "2", "--checkpoint", folder}).exit_code, 0);
+  const std::vector<std::string> resume = {"execute",      two,    "--steps",  "4",
+                                           "--checkpoint", folder, "--resume", "--json"};
+  std::vector<std::string> dry = resume;
+  dry.push_back("--dry-run");
+  EXPECT_NE(Tideline(dry).err.find("written under another plan"), std::string::npos);
+  const ProgramResult resumed = Tideline(resume);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_NE(resumed.err.find("written under another plan"), std::string::npos) << resumed.err;
+  EXPECT_NE(resumed.err.find("1 rank;"), std::string::npos) << resumed.err;
+  const auto losses = [](const std::string& text) {
+    const JsonDocument document = Parse(text);
+    JsonObject object = *document.root().AsObject();
+    std::vector<double> values;
+    const std::vector<JsonValue> items = Array(object, "losses");
+    for (const JsonValue& value : items) values.push_back(*value.AsReal());
+    return values;
+  };
+  EXPECT_EQ(losses(resumed.out), losses(unbroken.out));
+}
+
 TEST(MainJobTest, InfeasibleGivesTheShortfallAndTheDocument) {
   const ProgramResult result = Tideline({"plan", "opt-30b", "--cluster", "dgx-a100-40g{gpus=1}",
                                          "--pin", "recompute=full", "--json"});

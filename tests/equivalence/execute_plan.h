@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "exec/emulator/emulator.h"
 #include "exec/interpreter/interpreter.h"
 #include "planner/plan/plan.h"
 #include "planner/program/program.h"
+#include "tests/equivalence/training_state.h"
 #include "traces/run/run_recorder.h"
 
 namespace tideline::equivalence {
@@ -25,12 +27,15 @@ struct ExecuteSetting {
   bool resume = false;
   std::string weights_path = {};       // empty: random initial values
   std::string save_weights_path = {};  // empty: not saved
+  bool read_state = false;
 };
 
 struct Executed {
   Program program;
   RunReport report;
   RunRecorder run;
+  std::vector<std::string> notes;
+  TrainingState state;  // after the last step; with read_state
 };
 
 // On the built-in text. Errors: those of lowering and of the run.

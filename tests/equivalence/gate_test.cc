@@ -35,14 +35,13 @@ class GateTest : public testing::Test {
   // Plays a plan from its beginning, or with `resume` on from its checkpoints.
   Trained Train(const Plan& plan, int64_t steps, bool resume = false) {
     if (!resume) Clear();
-    const auto executed =
-        ExecutePlan(plan, {.steps = steps, .checkpoint_folder = Folder(), .resume = resume});
+    auto executed = ExecutePlan(
+        plan,
+        {.steps = steps, .checkpoint_folder = Folder(), .resume = resume, .read_state = true});
     EXPECT_TRUE(executed.ok()) << executed.status();
     if (!executed.ok()) return {};
     EXPECT_EQ(executed->report.finding, "");
-    auto state = ReadTrainingState(plan, executed->program, Folder());
-    EXPECT_TRUE(state.ok()) << state.status();
-    return {executed->report, state.ok() ? *std::move(state) : TrainingState()};
+    return {executed->report, std::move(executed->state)};
   }
 };
 

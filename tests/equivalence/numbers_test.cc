@@ -75,16 +75,15 @@ class NumbersTest : public testing::TestWithParam<PlanCase> {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   // Plays `steps` steps in all, going on from the checkpoint if there is one.
-  TrainingState Play(int64_t steps) {
+  Executed Play(int64_t steps) {
     const bool resume = std::filesystem::exists(folder_);
-    const auto executed = ExecutePlan(
-        GetParam().plan, {.steps = steps, .checkpoint_folder = folder_, .resume = resume});
+    auto executed = ExecutePlan(
+        GetParam().plan,
+        {.steps = steps, .checkpoint_folder = folder_, .resume = resume, .read_state = true});
     EXPECT_TRUE(executed.ok()) << executed.status();
     if (!executed.ok()) return {};
     EXPECT_EQ(executed->report.resumed_from_step, resume ? 1 : -1);
-    auto state = ReadTrainingState(GetParam().plan, executed->program, folder_);
-    EXPECT_TRUE(state.ok()) << state.status();
-    return state.ok() ? *std::move(state) : TrainingState();
+    return *std::move(executed);
   }
 
   std::string folder_;
@@ -110,8 +109,7 @@ void ExpectEqualBits(const std::map<std::string, std::vector<float>>& expected,
 
 TEST_P(NumbersTest, AgreesWithTheReference) {
   const PlanCase& plan_case = GetParam();
-  const TrainingState one = Play(1);
-  ASSERT_EQ(one.step, 1);
+  const TrainingState one = Play(1).state;
   const Expected<double>& exact = ReferenceFor<double>(plan_case.plan);
   ExpectSameNamesAndShapes(exact.parameters, one.gradients);
   if (HasFatalFailure()) return;
@@ -119,17 +117,16 @@ TEST_P(NumbersTest, AgreesWithTheReference) {
     const TensorDifference difference = CompareTensors(values, one.gradients.at(name).values);
     EXPECT_TRUE(difference.within) << "gradient " << reference::Describe(name, difference);
   }
-  const TrainingState three = Play(3);
-  ASSERT_EQ(three.step, 3);
-  ASSERT_EQ(three.losses.size(), 3u);
+  const Executed three = Play(3);
+  ASSERT_EQ(three.report.losses.size(), 3u);
   for (int step = 0; step < 3; ++step) {
-    EXPECT_NEAR(three.losses[step], exact.losses[step], 1e-5) << "step " << step;
+    EXPECT_NEAR(three.report.losses[step], exact.losses[step], 1e-5) << "step " << step;
   }
   if (!plan_case.exact) return;
   const Expected<float>& bits = ReferenceFor<float>(plan_case.plan);
   ExpectEqualBits(bits.gradients, one.gradients, "gradient");
   ExpectEqualBits(bits.after_one, one.parameters, "after one step");
-  ExpectEqualBits(bits.after_three, three.parameters, "after three steps");
+  ExpectEqualBits(bits.after_three, three.state.parameters, "after three steps");
 }
 
 // A warm-up and each decay to its end and beyond, with a resume in between: losses and parameters
@@ -149,11 +146,9 @@ TEST(ScheduleTest, TrainsAsTheReferenceDoes) {
     }
     constexpr int64_t kSteps = 8;
     ASSERT_TRUE(ExecutePlan(plan, {.steps = 4, .checkpoint_folder = folder}).ok());
-    const auto executed =
-        ExecutePlan(plan, {.steps = kSteps, .checkpoint_folder = folder, .resume = true});
+    const auto executed = ExecutePlan(
+        plan, {.steps = kSteps, .checkpoint_folder = folder, .resume = true, .read_state = true});
     ASSERT_TRUE(executed.ok()) << executed.status();
-    const auto state = ReadTrainingState(plan, executed->program, folder);
-    ASSERT_TRUE(state.ok()) << state.status();
     reference::ReferenceTrainer<float> trainer(*DecoderOf(plan.model),
                                                {.sequence = plan.seq,
                                                 .global_batch = plan.global_batch,
@@ -163,14 +158,14 @@ TEST(ScheduleTest, TrainsAsTheReferenceDoes) {
     for (int step = 0; step < kSteps; ++step) {
       const double loss =
           trainer.Step(reference::ReferenceBatch(BuiltinText(), plan.seq, plan.global_batch, step));
-      EXPECT_NEAR(state->losses[step], loss, 1e-5) << "step " << step;
+      EXPECT_NEAR(executed->report.losses[step], loss, 1e-5) << "step " << step;
     }
     std::map<std::string, std::vector<float>> expected;
     for (const ParameterInfo& parameter : trainer.Parameters()) {
       expected[parameter.name] = trainer.Parameter(parameter.name);
     }
-    ExpectEqualBits(expected, state->parameters, "after eight steps");
-    all_losses.push_back(state->losses);
+    ExpectEqualBits(expected, executed->state.parameters, "after eight steps");
+    all_losses.push_back(executed->report.losses);
   }
   std::filesystem::remove_all(folder);
   // Step 3 is the first whose rate is not that of all three, so losses part at step 4.

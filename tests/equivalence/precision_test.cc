@@ -69,16 +69,11 @@ struct Trained {
   std::vector<double> losses;
 };
 
-Trained Train(const Plan& plan, int64_t steps, const std::string& name) {
-  const std::string folder = testing::TempDir() + "/precision_" + name;
-  std::filesystem::remove_all(folder);
-  const auto executed = ExecutePlan(plan, {.steps = steps, .checkpoint_folder = folder});
+Trained Train(const Plan& plan, int64_t steps) {
+  auto executed = ExecutePlan(plan, {.steps = steps, .read_state = true});
   EXPECT_TRUE(executed.ok()) << executed.status();
   if (!executed.ok()) return {};
-  auto state = ReadTrainingState(plan, executed->program, folder);
-  EXPECT_TRUE(state.ok()) << state.status();
-  std::filesystem::remove_all(folder);
-  return {state.ok() ? *std::move(state) : TrainingState(), executed->report.losses};
+  return {std::move(executed->state), executed->report.losses};
 }
 
 void ExpectEqual(const std::map<std::string, WholeTensor>& expected,
@@ -100,7 +95,7 @@ TEST_P(PrecisionTest, TrainsAsFp32AndAsItsPlainPlan) {
   const PlanCase& plan_case = GetParam().plan_case;
   const Plan& plan = plan_case.plan;
   const int steps = plan.grad_dtype == DType::kF32 ? kSteps : kStepsOfNarrowGradients;
-  const Trained trained = Train(plan, steps, GetParam().name);
+  const Trained trained = Train(plan, steps);
   ASSERT_EQ(trained.losses.size(), static_cast<size_t>(steps));
   const std::vector<double>& fp32 = Fp32Losses(plan);
   for (int step = 0; step < steps; ++step) {
@@ -154,7 +149,7 @@ TEST(PrecisionTest, MicroBatchesShowOnlyInSixteenBitGradients) {
   for (const DType gradient : {DType::kF32, DType::kBF16}) {
     const Plan small = InFormat(PlanCases("gpt_plain")[0].plan, DType::kBF16, gradient);
     const Plan whole = InFormat(PlanCases("gpt_whole_batch")[0].plan, DType::kBF16, gradient);
-    const Trained one = Train(small, 2, "small"), other = Train(whole, 2, "whole");
+    const Trained one = Train(small, 2), other = Train(whole, 2);
     bool same = true;
     for (const auto& [name, tensor] : one.state.parameters) {
       same &= tensor.values == other.state.parameters.at(name).values;
@@ -169,9 +164,9 @@ TEST(PrecisionTest, TinyUpdatesAddUpInTheMasterWeights) {
   Plan plan = InFormat(PlanCases("gpt_dp2_zero2")[0].plan, DType::kBF16, DType::kF32);
   plan.optimizer.learning_rate = 1e-7f;
   plan.optimizer.decay = 0;
-  const Trained early = Train(plan, 1, "early"), late = Train(plan, 10, "late");
+  const Trained early = Train(plan, 1), late = Train(plan, 10);
   plan.optimizer.learning_rate = 0;
-  const Trained start = Train(plan, 1, "start");
+  const Trained start = Train(plan, 1);
   double moved_early = 0, moved_late = 0;
   int64_t changed = 0, elements = 0;
   for (const auto& [name, tensor] : start.state.parameters) {
@@ -194,8 +189,8 @@ TEST(PrecisionTest, MastersBeginAtTheInitialValuesOfFp32) {
   for (const char* name : {"gpt_plain", "gpt_dp2_zero3", "gpt_tp2", "llama_tp2"}) {
     Plan plan = PlanCases(name)[0].plan;
     plan.optimizer.learning_rate = 0;
-    const Trained fp32 = Train(plan, 1, "fp32");
-    const Trained bf16 = Train(InFormat(plan, DType::kBF16, DType::kF32), 1, "bf16");
+    const Trained fp32 = Train(plan, 1);
+    const Trained bf16 = Train(InFormat(plan, DType::kBF16, DType::kF32), 1);
     ExpectEqual(fp32.state.parameters, bf16.state.parameters, name);
   }
 }
@@ -213,19 +208,17 @@ TEST(PrecisionTest, ResumesToTheSameBits) {
   for (const char* name : {"gpt_dp2_zero2", "gpt_dp2_pp2_full_zero1", "gpt_dp2_zero2_each"}) {
     for (const DType gradient : {DType::kF32, DType::kBF16}) {
       const Plan plan = InFormat(PlanCases(name)[0].plan, DType::kBF16, gradient);
-      const Trained whole = Train(plan, 5, "whole");
+      const Trained whole = Train(plan, 5);
       const std::string folder = testing::TempDir() + "/precision_resumed";
       std::filesystem::remove_all(folder);
       ASSERT_TRUE(ExecutePlan(plan, {.steps = 2, .checkpoint_folder = folder}).ok());
-      const auto resumed =
-          ExecutePlan(plan, {.steps = 5, .checkpoint_folder = folder, .resume = true});
+      const auto resumed = ExecutePlan(
+          plan, {.steps = 5, .checkpoint_folder = folder, .resume = true, .read_state = true});
       ASSERT_TRUE(resumed.ok()) << resumed.status();
       EXPECT_EQ(resumed->report.resumed_from_step, 2);
       EXPECT_EQ(resumed->report.losses, whole.losses);
-      const auto state = ReadTrainingState(plan, resumed->program, folder);
-      ASSERT_TRUE(state.ok()) << state.status();
-      ExpectEqual(whole.state.parameters, state->parameters, name);
-      ExpectEqual(whole.state.narrow_parameters, state->narrow_parameters, name);
+      ExpectEqual(whole.state.parameters, resumed->state.parameters, name);
+      ExpectEqual(whole.state.narrow_parameters, resumed->state.narrow_parameters, name);
     }
   }
 }

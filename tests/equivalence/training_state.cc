@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "exec/comm/element.h"
-#include "exec/memory/checkpoint.h"
 #include "planner/lowering/lower.h"
 #include "planner/lowering/parameter_layout.h"
 
@@ -43,8 +42,8 @@ class Assembler {
       const int64_t begin = kernel.attributes.element_offset.At(coordinates);
       const std::span<const Operand> operands = body.Operands(instruction);
       // Beside a 16-bit parameter stand its master weights.
-      std::vector<Tensors*> kept = {&gradients_, &parameters_};
-      if (operands.size() == 5) kept = {&gradients_, &narrow_, &parameters_};
+      std::vector<Tensors*> kept = {&gradients_, &parameters_, &momentum_, &variance_};
+      if (operands.size() == 5) kept.insert(kept.begin() + 1, &narrow_);
       for (size_t i = 0; i < kept.size(); ++i) {
         const auto found = buffers.find(operands[i].buffer);
         if (found == buffers.end()) return InternalError("an update reads what is not kept");
@@ -64,9 +63,15 @@ class Assembler {
     return absl::OkStatus();
   }
 
-  StatusOr<std::map<std::string, WholeTensor>> TakeParameters() { return Take(parameters_); }
-  StatusOr<std::map<std::string, WholeTensor>> TakeGradients() { return Take(gradients_); }
-  StatusOr<std::map<std::string, WholeTensor>> TakeNarrow() { return Take(narrow_); }
+  StatusOr<TrainingState> Take() {
+    TrainingState state;
+    TL_ASSIGN_OR_RETURN(state.parameters, Take(parameters_));
+    TL_ASSIGN_OR_RETURN(state.narrow_parameters, Take(narrow_));
+    TL_ASSIGN_OR_RETURN(state.gradients, Take(gradients_));
+    TL_ASSIGN_OR_RETURN(state.momentum, Take(momentum_));
+    TL_ASSIGN_OR_RETURN(state.variance, Take(variance_));
+    return state;
+  }
 
  private:
   using Tensors = std::map<std::string, Filling>;
@@ -160,45 +165,20 @@ class Assembler {
   Tensors parameters_;
   Tensors gradients_;
   Tensors narrow_;
+  Tensors momentum_;
+  Tensors variance_;
 };
 
 }  // namespace
 
 StatusOr<TrainingState> ReadTrainingState(const Plan& plan, const Program& program,
-                                          const std::string& folder) {
-  TL_ASSIGN_OR_RETURN(const CheckpointFolder checkpoints, CheckpointFolder::Open(folder, 0));
-  TL_ASSIGN_OR_RETURN(const auto found, checkpoints.FindNewest(nullptr));
-  if (!found.has_value()) return InternalError("no checkpoint in " + folder);
-  // The persistent buffers of each rank, by their id in the role.
-  std::vector<std::map<uint32_t, std::string>> ranks(program.ranks.size());
-  std::vector<std::vector<uint32_t>> ids(program.ranks.size());
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const Role& role = program.roles[program.ranks[rank].role];
-    for (uint32_t buffer = 0; buffer < role.buffers.size(); ++buffer) {
-      if (role.buffers[buffer].persistent) ids[rank].push_back(buffer);
-    }
-  }
-  TL_RETURN_IF_ERROR(checkpoints.Load(
-      *found, [&](int rank, int buffer, int64_t offset, std::string_view bytes) -> Status {
-        std::string& whole = ranks[rank][ids[rank][buffer]];
-        if (static_cast<int64_t>(whole.size()) != offset) {
-          return InternalError("a checkpoint's bytes come out of order");
-        }
-        whole.append(bytes);
-        return absl::OkStatus();
-      }));
+                                          const RankBuffers& ranks) {
   TL_ASSIGN_OR_RETURN(const Draft draft, DraftOf(plan));
   Assembler assembler(program, draft);
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     TL_RETURN_IF_ERROR(assembler.AddRank(static_cast<int32_t>(rank), ranks[rank]));
   }
-  TrainingState state;
-  state.step = found->header.step;
-  state.losses = found->header.losses;
-  TL_ASSIGN_OR_RETURN(state.parameters, assembler.TakeParameters());
-  TL_ASSIGN_OR_RETURN(state.gradients, assembler.TakeGradients());
-  TL_ASSIGN_OR_RETURN(state.narrow_parameters, assembler.TakeNarrow());
-  return state;
+  return assembler.Take();
 }
 
 }  // namespace tideline::equivalence

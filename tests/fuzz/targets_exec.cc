@@ -1,8 +1,10 @@
-// Parsers of exec/: token files, what workers say.
+// Parsers of exec/: token files, checkpoints, what workers say.
 #include "exec/data/data_name.h"
 #include "exec/data/megatron_index.h"
 #include "exec/data/token_stream.h"
+#include "exec/memory/manifest.h"
 #include "exec/worker/protocol.h"
+#include "models/ir/graph.h"
 #include "tests/exec/data/dataset_files.h"
 #include "tests/fuzz/target.h"
 
@@ -36,6 +38,50 @@ std::vector<std::string> MegatronSeeds() {
   shuffled.pointers = {32, 0, 16};
   return {IndexBytes(FieldsOf(8, 2, {20, 0, 12})), IndexBytes(FieldsOf(4, 4, {16})),
           IndexBytes(FieldsOf(1, 1, std::vector<int32_t>(32, 2))), IndexBytes(shuffled)};
+}
+
+// The fields of a checkpoint's manifest; its checksum is made to fit. What is accepted is written
+// as it was read, and its pieces lie within their tensors.
+Status ReadManifest(std::string_view bytes) {
+  const std::string whole = FrameManifest(bytes);
+  TL_ASSIGN_OR_RETURN(const CheckpointManifest manifest, DecodeManifest(whole));
+  if (EncodeManifest(manifest) != whole) return InternalError("a manifest changes when written");
+  int64_t elements = 0;
+  for (const ShardRecord& shard : manifest.shards) {
+    for (const StoredPiece& piece : shard.pieces) {
+      const StateTensor& tensor = manifest.tensors.at(piece.tensor);
+      const std::vector<int64_t>& shape = tensor.shape;
+      if (piece.region.count() > Elements(shape)) return InternalError("a piece leaves its tensor");
+      elements += piece.region.count();
+    }
+  }
+  // Files have as many bytes as the manifest says before this is asked.
+  constexpr int64_t kMost = 10000;
+  if (elements > kMost) return absl::OkStatus();
+  return CheckComplete(manifest);
+}
+
+std::vector<std::string> ManifestSeeds() {
+  CheckpointManifest manifest;
+  manifest.step = 2;
+  manifest.graph_hash = "graph";
+  manifest.optimizer = AdamSettings();
+  manifest.losses = {1.5, 2.5};
+  manifest.tensors = {{"w", StateKind::kParameter, {3, 4}}, {"b", StateKind::kMomentum, {5}}};
+  const std::vector<std::vector<StoredPiece>> pieces = {
+      {{0, {{0, 0}, {3, 2}, 0, 6}}},
+      {{0, {{0, 2}, {3, 2}, 0, 6}}, {1, {{0}, {5}, 0, 3}}},
+      {{1, {{0}, {5}, 3, 5}}}};
+  for (int32_t rank = 0; rank < 3; ++rank) {
+    ShardRecord& shard = manifest.shards.emplace_back();
+    shard.file = ShardName(rank);
+    shard.bytes = kShardHeaderBytes + kDigestBytes;
+    shard.sha256 = std::string(64, 'a');
+    shard.pieces = pieces[static_cast<size_t>(rank)];
+    for (const StoredPiece& piece : shard.pieces) shard.bytes += piece.bytes();
+  }
+  const std::string whole = EncodeManifest(manifest);
+  return {whole.substr(16, whole.size() - 16 - kDigestBytes)};
 }
 
 // The first byte says which message the others are.
@@ -101,6 +147,11 @@ std::vector<FuzzTarget> ExecTargets() {
        .seeds = MegatronSeeds,
        .tokens = {std::string("MMIDIDX\0\0", 9), std::string(8, '\xff'), std::string(8, '\0'),
                   std::string(7, '\0') + "\x80", std::string("\xff\xff\xff\x7f", 4)}},
+      {.name = "checkpoint_manifest",
+       .parse = ReadManifest,
+       .seeds = ManifestSeeds,
+       .tokens = {std::string(8, '\xff'), std::string(8, '\0'), std::string(7, '\0') + "\x80",
+                  "rank-00001.shard", "../"}},
       {.name = "worker_message",
        .parse = ReadMessage,
        .seeds = MessageSeeds,

@@ -96,9 +96,12 @@ class ExampleBuilder {
     return build_.Intern(kernel);
   }
 
-  uint32_t Fill(float value, std::vector<int64_t> shape) {
+  uint32_t Fill(float value, std::vector<int64_t> shape, const char* parameter = nullptr) {
     Attributes attributes;
     attributes.constant = value;
+    if (parameter != nullptr) {
+      attributes.init = {{parameter, shape, shape, std::vector<Affine>(shape.size()), 0}};
+    }
     return KernelOf(Op::kFill, attributes, {F32(std::move(shape), kW)});
   }
 
@@ -144,8 +147,8 @@ class ExampleBuilder {
     Role& role = program_.roles[0];
 
     SectionBuilder prologue(&role, &role.prologue);
-    Add(prologue, role, InstructionKind::kCompute, kComputeLane, Fill(0.25f, {kH, kH}), "fill w",
-        {{stage.w, kW}}, {});
+    Add(prologue, role, InstructionKind::kCompute, kComputeLane, Fill(0.25f, {kH, kH}, "w"),
+        "fill w", {{stage.w, kW}}, {});
     Attributes normal;
     normal.init_stddev = 1.0f;
     normal.init = {{"table", {256, kH}, {256, kH}, {Affine(), Affine()}, 0}};
@@ -192,8 +195,8 @@ class ExampleBuilder {
     Role& role = program_.roles[1];
 
     SectionBuilder prologue(&role, &role.prologue);
-    Add(prologue, role, InstructionKind::kCompute, kComputeLane, Fill(0.25f, {kH, kH}), "fill w",
-        {{stage.w, kW}}, {});
+    Add(prologue, role, InstructionKind::kCompute, kComputeLane, Fill(0.25f, {kH, kH}, "w"),
+        "fill w", {{stage.w, kW}}, {});
 
     SectionBuilder body(&role, &role.bodies[0]);
     const uint32_t received = Add(body, role, InstructionKind::kReceive, stage.receive, peer_,

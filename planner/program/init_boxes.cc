@@ -1,4 +1,4 @@
-#include "exec/ops/init_boxes.h"
+#include "planner/program/init_boxes.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,16 +6,6 @@
 #include "models/ir/graph.h"
 
 namespace tideline {
-
-void LineCoordinates(const BoxPart& part, int64_t line, std::vector<int64_t>& coordinates) {
-  const std::vector<int64_t>& extent = part.box->extent;
-  coordinates.resize(extent.size());
-  coordinates.back() = part.first.back();
-  for (size_t d = extent.size() - 1; d-- > 0;) {
-    coordinates[d] = part.first[d] + line % extent[d];
-    line /= extent[d];
-  }
-}
 
 std::vector<BoxPart> BoxParts(const Attributes& attributes, const Coordinates& coordinates,
                               int64_t count) {
@@ -28,12 +18,11 @@ std::vector<BoxPart> BoxParts(const Attributes& attributes, const Coordinates& c
     const int64_t begin = std::clamp<int64_t>(shard_begin - run_begin, 0, elements);
     const int64_t end = std::clamp<int64_t>(shard_end - run_begin, 0, elements);
     if (begin < end) {
-      BoxPart part{.box = &box,
-                   .first = {},
-                   .begin = begin,
-                   .end = end,
-                   .to = run_begin + begin - shard_begin};
-      for (const Affine& first : box.first) part.first.push_back(first.At(coordinates));
+      BoxPart part{.box = &box, .region = {}, .to = run_begin + begin - shard_begin};
+      for (const Affine& first : box.first) part.region.first.push_back(first.At(coordinates));
+      part.region.extent = box.extent;
+      part.region.begin = begin;
+      part.region.end = end;
       parts.push_back(std::move(part));
     }
     run_begin += elements;
