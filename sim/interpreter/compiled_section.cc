@@ -1,6 +1,7 @@
 #include "sim/interpreter/compiled_section.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 
@@ -131,6 +132,7 @@ class SectionCompiler {
     }
     unit.host_end_s = std::max(unit.host_end_s, host_s_) + duration_s;
     unit.busy_s += duration_s;
+    unit.bytes = std::llround(unit.busy_s * 1e9);
     AddPart(index, duration_s, kNoId);
   }
 

@@ -47,10 +47,10 @@ struct LaneUnit {
   uint32_t waits_begin = 0, waits_end = 0;
   uint32_t parts_begin = 0, parts_end = 0;
   uint32_t host_tasks_before = 0;  // host tasks earlier in the list: launches come after them
-  int64_t bytes = 0;               // transfers: of the largest operand
-  double launch_s = 0;             // host offset when (its first kernel) is launched
-  double busy_s = 0;               // compute, host task: sum of durations
-  double host_end_s = 0;           // compute: see above
+  int64_t bytes = 0;      // transfers: of the largest operand; compute: nanoseconds of work
+  double launch_s = 0;    // host offset when (its first kernel) is launched
+  double busy_s = 0;      // compute, host task: sum of durations
+  double host_end_s = 0;  // compute: see above
 };
 
 // One instruction of a unit.

@@ -165,7 +165,7 @@ class Interpreter final : public Engine::Listener, public Transport {
           found->second.bodies.push_back(std::move(section));
         }
       }
-      players_.emplace_back(program_, rank, input_.sink, &names_);
+      players_.emplace_back(program_, rank, SharesCores(input_.cluster), input_.sink, &names_);
       roles_.push_back(&found->second);
     }
     return absl::OkStatus();
@@ -197,22 +197,22 @@ class Interpreter final : public Engine::Listener, public Transport {
     engine_.SetTimer(meeting.start_s + latency_s, id);
   }
 
-  void StartFlow(Meeting& meeting, uint32_t id, const Flow& flow, int64_t bytes) {
-    players_[flow.sender].CountBytes(static_cast<size_t>(flow.medium), bytes);
+  void StartFlow(Meeting& meeting, uint32_t id, const Flow& flow) {
+    players_[flow.sender].CountBytes(static_cast<size_t>(flow.medium), flow.bytes);
+    if (flow.core_ns == 0) return;  // done along with another one's work
     ++meeting.flowing;
-    engine_.StartFlow(flow.route.source, flow.route.sink, bytes, id);
+    engine_.StartFlow(flow.route.source, flow.route.sink, flow.core_ns.value_or(flow.bytes), id);
   }
 
   void StartFlows(uint32_t id) {
     Meeting& meeting = meetings_->At(id);
     meeting.flowing = 0;
     if (meeting.kind != Meeting::Kind::kGroup) {
-      StartFlow(meeting, id, meeting.flow, meeting.bytes);
-      return;
+      StartFlow(meeting, id, meetings_->FlowOf(meeting));
+    } else {
+      for (const Flow& flow : (*meeting.traffic)[meeting.step].flows) StartFlow(meeting, id, flow);
     }
-    const TrafficStep& step = (*meeting.traffic)[meeting.step];
-    for (const Flow& flow : step.flows) StartFlow(meeting, id, flow, flow.bytes);
-    if (step.flows.empty()) EndStep(id);
+    if (meeting.flowing == 0) EndStep(id);
   }
 
   void EndStep(uint32_t id) {

@@ -1,6 +1,7 @@
 #include "sim/interpreter/meetings.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -15,6 +16,30 @@ std::vector<bool> UsedLanes(const Role& role) {
     for (const Instruction& instruction : body.instructions) used[instruction.lane] = true;
   }
   return used;
+}
+
+// Work of one core that moves `bytes`.
+int64_t CoreNs(double bytes, double bytes_per_s) {
+  return std::llround(bytes / bytes_per_s * kCoreRate);
+}
+
+// Bytes that one core reads and writes to do a collective of `members`: every input once, every
+// output once.
+double MovedBytes(const Collective& collective, double members) {
+  const double part = static_cast<double>(collective.outer) *
+                      static_cast<double>(collective.block) *
+                      static_cast<double>(SizeOf(collective.dtype));
+  switch (collective.kind) {
+    case CollectiveKind::kAllReduce:
+      return 2 * members * part;
+    case CollectiveKind::kAllGather:
+      return 2 * members * members * part;
+    case CollectiveKind::kReduceScatter:
+      return (members + 1) * members * part;
+    case CollectiveKind::kBroadcast:
+      return 2 * (members - 1) * part;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -37,7 +62,9 @@ StatusOr<std::unique_ptr<Meetings>> Meetings::Build(const Program& program,
       if (!used[role_id][lane]) continue;
       switch (role.lanes[lane].kind) {
         case LaneKind::kHost:
+          break;
         case LaneKind::kCompute:
+          if (SharesCores(cluster)) meetings->AddKernels(player, lane);
           break;
         case LaneKind::kGroup:
           TL_RETURN_IF_ERROR(meetings->AddGroup(player, lane));
@@ -194,6 +221,29 @@ void Meetings::AddCopies(uint32_t player, uint16_t lane) {
   AddMeeting(std::move(meeting));
 }
 
+void Meetings::AddKernels(uint32_t player, uint16_t lane) {
+  Meeting meeting{.kind = Meeting::Kind::kKernels, .parties = {{player, lane}}};
+  meeting.flow.route = platform_.Cores(folding_.ranks[player]);
+  meeting.flow.sender = player;
+  AddMeeting(std::move(meeting));
+}
+
+Flow Meetings::FlowOf(const Meeting& meeting) const {
+  Flow flow = meeting.flow;
+  flow.bytes = meeting.bytes;
+  if (!SharesCores(cluster_)) return flow;
+  flow.route = platform_.Cores(folding_.ranks[meeting.parties.front().player]);
+  if (meeting.kind == Meeting::Kind::kKernels) {
+    flow.bytes = 0;
+    flow.core_ns = meeting.bytes;
+    return flow;
+  }
+  const double rate = meeting.kind == Meeting::Kind::kCopies ? cluster_.node.pcie_bandwidth
+                                                             : cluster_.node.nvlink_bandwidth;
+  flow.core_ns = CoreNs(static_cast<double>(meeting.bytes), rate);
+  return flow;
+}
+
 Flow Meetings::FlowBetween(int32_t from, int32_t to) const {
   const RouteKind kind = RouteBetween(cluster_, from, to);
   const bool network = kind == RouteKind::kNetwork || kind == RouteKind::kAcrossLeafs;
@@ -240,7 +290,25 @@ Traffic Meetings::MakeTraffic(const Meeting& meeting, const Collective& collecti
       }
     }
   }
-  return traffic;
+  return SharesCores(cluster_) ? OnCores(std::move(traffic), meeting, collective) : traffic;
+}
+
+// One core does the whole collective; the flows only say who sent how much.
+Traffic Meetings::OnCores(Traffic traffic, const Meeting& meeting,
+                          const Collective& collective) const {
+  TrafficStep whole{.latency_s = cluster_.node.nvlink_latency_s, .flows = {}};
+  for (const TrafficStep& step : traffic) {
+    whole.flows.insert(whole.flows.end(), step.flows.begin(), step.flows.end());
+  }
+  const uint32_t first = meeting.parties.front().player;
+  const double members =
+      static_cast<double>(communicators_.MembersOf(meeting.group, folding_.ranks[first]).size());
+  if (whole.flows.empty()) whole.flows.push_back({.route = {}, .sender = first});
+  for (Flow& flow : whole.flows) flow.core_ns = 0;
+  whole.flows.front().route = platform_.Cores(folding_.ranks[first]);
+  whole.flows.front().core_ns =
+      CoreNs(MovedBytes(collective, members), cluster_.node.nvlink_bandwidth);
+  return {std::move(whole)};
 }
 
 double Meetings::HopsLatency(const std::vector<int32_t>& members, int64_t hops, bool closed) const {

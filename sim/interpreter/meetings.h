@@ -1,8 +1,9 @@
 // Meetings: where transfers come together.
 //
 // A meeting is one group (a communicator), one directed channel between two peers, or the copies of
-// one rank in one direction. On every rank the transfers of a meeting share a lane, so at most one
-// is under way and its state can be reused: nothing is allocated per transfer.
+// one rank in one direction; where devices share cores also the kernels of one rank. On every rank
+// the transfers of a meeting share a lane, so at most one is under way and its state can be reused:
+// nothing is allocated per transfer.
 //
 // With folding, a group's parties are the simulated ranks that stand for its members, each once,
 // and each sends what it itself sends (sim/fold/fold.h).
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -32,6 +34,8 @@ inline constexpr int kMedia = 3;
 struct Flow {
   Route route;
   int64_t bytes = 0;
+  // Where devices share cores the route leads over them, and this is the work.
+  std::optional<int64_t> core_ns = {};
   uint32_t sender = 0;  // player
   Medium medium = Medium::kInsideNode;
 };
@@ -49,12 +53,12 @@ struct Party {
 };
 
 struct Meeting {
-  enum class Kind : uint8_t { kGroup, kChannel, kCopies };
+  enum class Kind : uint8_t { kGroup, kChannel, kCopies, kKernels };
   Kind kind = Kind::kGroup;
   uint32_t group = kNoId;
   std::vector<Party> parties = {};  // kChannel: sender, receiver
-  Flow flow = {};                   // kChannel, kCopies: without its bytes
-  double latency_s = 0;             // kChannel, kCopies
+  Flow flow = {};                   // all but kGroup: without its bytes
+  double latency_s = 0;             // all but kGroup
 
   // Of the transfer under way.
   std::vector<double> arrival_s = {};  // per party; < 0: not yet
@@ -88,6 +92,9 @@ class Meetings {
   Meeting& At(uint32_t meeting) { return meetings_[meeting]; }
   size_t size() const { return meetings_.size(); }
 
+  // The flow of the transfer under way in a meeting that is no group's.
+  Flow FlowOf(const Meeting& meeting) const;
+
   // The flows of collective `what` in a group meeting; made once each.
   const Traffic& CollectiveTraffic(uint32_t meeting, uint32_t what);
 
@@ -117,7 +124,9 @@ class Meetings {
   void PairChannels();
   void Pair(ChannelEnd& send, ChannelEnd& receive);
   uint32_t AddMeeting(Meeting meeting);
+  void AddKernels(uint32_t player, uint16_t lane);
   Traffic MakeTraffic(const Meeting& meeting, const Collective& collective) const;
+  Traffic OnCores(Traffic traffic, const Meeting& meeting, const Collective& collective) const;
   double HopsLatency(const std::vector<int32_t>& members, int64_t hops, bool closed) const;
   Flow FlowBetween(int32_t from, int32_t to) const;
 

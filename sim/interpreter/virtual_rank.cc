@@ -24,9 +24,11 @@ uint32_t SinkNames::IdOf(const Instruction& instruction) {
   return id;
 }
 
-VirtualRank::VirtualRank(const Program& program, int32_t rank, RunSink* sink, SinkNames* names)
+VirtualRank::VirtualRank(const Program& program, int32_t rank, bool shares_cores, RunSink* sink,
+                         SinkNames* names)
     : role_(program.roles[program.ranks[rank].role]),
       rank_(rank),
+      shares_cores_(shares_cores),
       sink_(sink),
       names_(names),
       tide_(role_, rank, sink),
@@ -70,6 +72,7 @@ void VirtualRank::Complete(uint16_t lane, double own_arrival_s, double start_s, 
   UnitTimes& times = times_[on_lane.begin + on_lane.next];
   times.own_arrival_s = own_arrival_s;
   times.start_s = start_s;
+  if (unit.kind == UnitKind::kCompute) EndCompute(unit, times, end_s);
   EndUnit(lane, unit, end_s);
   ready_lanes_ |= uint64_t{1} << lane;
 }
@@ -125,6 +128,10 @@ void VirtualRank::PlayLane(uint16_t lane, Transport& transport) {
         EndUnit(lane, unit, ready_s);
         break;
       case UnitKind::kCompute: {
+        if (shares_cores_) {
+          Enter(lane, unit, ready_s, launch_base_s, transport);
+          break;
+        }
         const double end_s = PlayCompute(unit, ready_s, launch_base_s);
         if (unit.has_memory || sink_ != nullptr)
           PlayParts(lane, unit, ready_s, launch_base_s, end_s);
@@ -138,16 +145,22 @@ void VirtualRank::PlayLane(uint16_t lane, Transport& transport) {
         EndUnit(lane, unit, start_s + unit.busy_s);
         break;
       }
-      default: {
-        times.launched_s = launch_base_s + unit.launch_s;
-        const double arrival_s = std::max(ready_s, times.launched_s);
-        on_lane.in_transfer = true;
-        if (transport.Arrive(*this, lane, unit, arrival_s)) {
-          Complete(lane, arrival_s, arrival_s, arrival_s);
-        }
+      default:
+        Enter(lane, unit, ready_s, launch_base_s, transport);
         break;
-      }
     }
+  }
+}
+
+void VirtualRank::Enter(uint16_t lane, const LaneUnit& unit, double ready_s, double launch_base_s,
+                        Transport& transport) {
+  Lane& on_lane = lanes_[lane];
+  UnitTimes& times = times_[on_lane.begin + on_lane.next];
+  times.launched_s = launch_base_s + unit.launch_s;
+  const double arrival_s = std::max(ready_s, times.launched_s);
+  on_lane.in_transfer = true;
+  if (transport.Arrive(*this, lane, unit, arrival_s)) {
+    Complete(lane, arrival_s, arrival_s, arrival_s);
   }
 }
 
@@ -164,14 +177,27 @@ double VirtualRank::PlayCompute(const LaneUnit& unit, double ready_s, double lau
   return end_s;
 }
 
+// A unit on shared cores took what it took; its kernels divide that as their durations do alone.
+void VirtualRank::EndCompute(const LaneUnit& unit, const UnitTimes& times, double end_s) {
+  ChargeIdleUntil(times.start_s, times.launched_s);
+  split_.compute += end_s - times.start_s;
+  busy_until_s_ = end_s;
+  binding_ = {};
+  if (!unit.has_memory && sink_ == nullptr) return;
+  const double stretch = unit.busy_s > 0 ? (end_s - times.start_s) / unit.busy_s : 1;
+  // Which launches it waited for between kernels is in what it took.
+  constexpr double kLaunched = -std::numeric_limits<double>::infinity();
+  PlayParts(kComputeLane, unit, times.start_s, kLaunched, end_s, stretch);
+}
+
 void VirtualRank::PlayParts(uint16_t lane, const LaneUnit& unit, double ready_s,
-                            double launch_base_s, double end_s) {
+                            double launch_base_s, double end_s, double stretch) {
   // Dates are clipped to the end of the unit, which was summed in another order.
   double now_s = ready_s;
   for (const UnitPart& part : compiled_->Parts(unit)) {
     if (part.kind == InstructionKind::kCompute) {
       const double start_s = std::min(end_s, std::max(now_s, launch_base_s + part.launch_s));
-      now_s = std::min(end_s, start_s + part.duration_s);
+      now_s = std::min(end_s, start_s + part.duration_s * stretch);
       if (sink_ != nullptr) Emit(part, start_s, now_s, 0);
     } else if (part.buffer != kNoId) {
       tide_.Change(lane, now_s, part.instruction, part.buffer,

@@ -59,16 +59,18 @@ struct BlockedLane {
 
 class VirtualRank {
  public:
-  // `sink` and `names` may be null together. All must outlive the player. Precondition: at most 64
-  // lanes.
-  VirtualRank(const Program& program, int32_t rank, RunSink* sink, SinkNames* names);
+  // `shares_cores`: kernels go through the transport like transfers, since their time depends on
+  // what else runs. `sink` and `names` may be null together. All must outlive the player.
+  // Precondition: at most 64 lanes.
+  VirtualRank(const Program& program, int32_t rank, bool shares_cores, RunSink* sink,
+              SinkNames* names);
 
   // Starts every lane; call Run() after it. Precondition: no section is under way.
   void BeginSection(const Section& section, const CompiledSection& compiled, int32_t step,
                     double time_s);
 
-  // The transfer on `lane` is over: this end was ready at `own_arrival_s`, all at `start_s`. Call
-  // Run() after it.
+  // The transfer (or work on shared cores) on `lane` is over: this end was ready at
+  // `own_arrival_s`, all at `start_s`. Call Run() after it.
   void Complete(uint16_t lane, double own_arrival_s, double start_s, double end_s);
 
   // Plays whatever can be played. `now_s`: the clock.
@@ -115,10 +117,14 @@ class VirtualRank {
   // The date when the waits of the next unit on `lane` are over, and which was the last; false when
   // one is not over.
   bool WaitsOver(uint16_t lane, const LaneUnit& unit, double& ready_s, Cause& cause);
+  // Hands the next unit of `lane` to the transport.
+  void Enter(uint16_t lane, const LaneUnit& unit, double ready_s, double launch_base_s,
+             Transport& transport);
   double PlayCompute(const LaneUnit& unit, double ready_s, double launch_base_s);
+  void EndCompute(const LaneUnit& unit, const UnitTimes& times, double end_s);
   void EndUnit(uint16_t lane, const LaneUnit& unit, double end_s);
   void PlayParts(uint16_t lane, const LaneUnit& unit, double ready_s, double launch_base_s,
-                 double end_s);
+                 double end_s, double stretch = 1);
   void Bind(uint16_t lane, uint32_t unit, double end_s);
   void ChargeIdleUntil(double start_s, double launched_s);
   void EndSection(Transport& transport);
@@ -129,6 +135,7 @@ class VirtualRank {
 
   const Role& role_;
   int32_t rank_;
+  bool shares_cores_;
   RunSink* sink_;
   SinkNames* names_;
   VirtualTide tide_;

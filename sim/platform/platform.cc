@@ -56,6 +56,10 @@ double RouteLatency(const ClusterSpec& cluster, RouteKind kind) {
   return 0;
 }
 
+bool SharesCores(const ClusterSpec& cluster) {
+  return cluster.emulated && cluster.device.calibrated;
+}
+
 class Platform::Builder {
  public:
   Builder(const ClusterSpec& cluster, Engine& engine)
@@ -65,6 +69,11 @@ class Platform::Builder {
     const NodeSpec& spec = cluster_.node;
     NodeEnds ends;
     ends.memory = AddMemory();
+    if (SharesCores(cluster_)) {
+      // A fat link holds each flow to its own bandwidth: one piece of work has one core.
+      const uint32_t one = engine_.AddLink(kCoreRate, Engine::Sharing::kFat);
+      ends.cores = AddEnds({engine_.AddLink(spec.host_cores * kCoreRate), one}, {});
+    }
     std::vector<Pair> nics;
     if (cluster_.nodes > 1) {
       for (int32_t nic = 0; nic < spec.nics; ++nic) nics.push_back(AddPair(spec.nic_bandwidth));
@@ -177,6 +186,12 @@ Route Platform::Between(RouteKind kind, int32_t from_gpu, int32_t to_gpu) const 
   TL_CHECK(route.source != kAbsent && route.sink != kAbsent,
            "the cluster has a route of this kind");
   return route;
+}
+
+Route Platform::Cores(int32_t gpu) const {
+  const Ends& cores = NodeOf(gpu).cores;
+  TL_CHECK(cores.source != kAbsent, "the devices share cores");
+  return {cores.source, cores.sink};
 }
 
 Route Platform::ToDevice(int32_t gpu) const {

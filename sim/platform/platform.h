@@ -9,6 +9,11 @@
 //   leaf uplinks up and down (FabricSpec)
 // Switch cores and the spine do not block.
 //
+// Emulated devices that were calibrated (SharesCores) have no links of their own: a kernel, a
+// collective, a message or a copy is work of one core of the node's, and the cores are what they
+// contend for. Core work is a flow of nanoseconds over the node's cores, at most one second per
+// second.
+//
 // Folding (sim/fold): only some nodes are built, and every other node is stood for by one of them.
 // A flow then takes the ports of the ranks that stand for its ends, while its kind of route is that
 // of its true ends: from a representative to another node of its own class it leaves through the
@@ -41,6 +46,11 @@ RouteKind RouteBetween(const ClusterSpec& cluster, int32_t from, int32_t to);
 // Seconds before the first byte arrives.
 double RouteLatency(const ClusterSpec& cluster, RouteKind kind);
 
+// Whether the devices are emulated on the cores of their node and were measured there
+// (tideline calibrate), so that they are simulated as sharing them.
+bool SharesCores(const ClusterSpec& cluster);
+inline constexpr double kCoreRate = 1e9;  // nanoseconds of work that one core does in a second
+
 // Which leaf a node hangs on; 0 without leafs.
 int32_t LeafOf(const ClusterSpec& cluster, int32_t node);
 
@@ -61,6 +71,9 @@ class Platform {
   // For kSwitch, kDirect and kPcie they are on one node.
   Route Between(RouteKind kind, int32_t from_gpu, int32_t to_gpu) const;
 
+  // The cores that emulate a GPU. Precondition: SharesCores.
+  Route Cores(int32_t gpu) const;
+
   // Between a GPU and its node's memory.
   Route ToDevice(int32_t gpu) const;
   Route ToHost(int32_t gpu) const;
@@ -77,6 +90,7 @@ class Platform {
   };
   struct NodeEnds {
     Ends memory;
+    Ends cores;
     std::vector<GpuEnds> gpus;
   };
 
