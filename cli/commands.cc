@@ -1,3 +1,4 @@
+#include "cli/calibrate.h"
 #include "cli/command.h"
 #include "cli/compare.h"
 #include "cli/doctor.h"
@@ -17,6 +18,7 @@ std::vector<std::unique_ptr<Command>> MakeCommands() {
   commands.push_back(MakeSimulateCommand());
   commands.push_back(MakeExecuteCommand());
   commands.push_back(MakeCompareCommand());
+  commands.push_back(MakeCalibrateCommand());
   commands.push_back(MakeDoctorCommand());
   return commands;
 }

@@ -83,7 +83,8 @@ StatusOr<SimulationResult> Simulate(const Program& program, const ClusterSpec& c
   TL_ASSIGN_OR_RETURN(const std::vector<double> slowdown, Slowdowns(program, options));
   std::vector<double> kernel_seconds;
   for (const Kernel& kernel : program.kernels) {
-    kernel_seconds.push_back(KernelSeconds(cluster.device, kernel.work, kernel.compute_dtype));
+    kernel_seconds.push_back(
+        KernelSeconds(cluster.device, kernel.op, kernel.work, kernel.compute_dtype));
   }
   const Communicators communicators(program);
   const Folding folding =

@@ -36,6 +36,7 @@ void VisitDevice(Visitor* visit, Device* device) {
   visit->Real("half_n", &device->half_n);
   visit->Real("half_k", &device->half_k);
   visit->Real("bandwidth_efficiency", &device->bandwidth_efficiency);
+  visit->Shares("op_efficiency", &device->op_efficiency);
   visit->Bool("calibrated", &device->calibrated);
 }
 
@@ -54,6 +55,7 @@ void VisitNode(Visitor* visit, Node* node) {
   visit->Bytes("host_memory", &node->host_memory_bytes);
   visit->Integer("host_cores", &node->host_cores);
   visit->Rate("dram_bandwidth", &node->dram_bandwidth);
+  visit->OptionalReal("core_efficiency", &node->core_efficiency);
 }
 
 template <typename Visitor, typename Fabric>
@@ -80,6 +82,13 @@ class WriteVisitor {
   void Bool(const char* name, const bool* value) { json_.Field(name, *value); }
   void Integer(const char* name, const int32_t* value) { json_.Field(name, *value); }
   void Real(const char* name, const double* value) { json_.Field(name, *value); }
+  void OptionalReal(const char* name, const double* value) { Real(name, value); }
+  void Shares(const char* name, const std::map<std::string, double>* value) {
+    if (value->empty()) return;
+    json_.Key(name).BeginObject();
+    for (const auto& [op, share] : *value) json_.Field(op, share);
+    json_.EndObject();
+  }
   void Bytes(const char* name, const int64_t* value) { json_.Field(name, FormatBytes(*value)); }
   void Rate(const char* name, const double* value) {
     json_.Field(name, FormatBytesPerSecond(*value));
@@ -128,6 +137,22 @@ class ReadVisitor {
   }
   void Real(const char* name, double* value) {
     if (Wanted(name)) Note(object_.Read(name, value));
+  }
+  void OptionalReal(const char* name, double* value) {
+    if (object_.Find(name).has_value()) Note(object_.Read(name, value));
+  }
+  void Shares(const char* name, std::map<std::string, double>* value) {
+    const std::optional<JsonValue> field = object_.Find(name);
+    if (!field.has_value()) return;
+    StatusOr<JsonObject> shares = field->AsObject();
+    Note(shares.status());
+    if (!shares.ok()) return;
+    value->clear();
+    for (const auto& [op, share] : shares->Members()) {
+      const StatusOr<double> number = share.AsReal();
+      Note(number.status());
+      (*value)[op] = number.ok() ? *number : 1;
+    }
   }
   void Bytes(const char* name, int64_t* value) { Quantity(name, ParseBytes, value); }
   void Rate(const char* name, double* value) { Quantity(name, ParseBytesPerSecond, value); }
@@ -269,9 +294,16 @@ StatusOr<ClusterSpec> ReadClusterJson(std::string_view text, const std::string& 
 }
 
 StatusOr<ClusterSpec> LoadCluster(const std::string& text) {
-  if (!text.ends_with(".json")) return ParseCluster(text);
-  TL_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::Load(text));
-  return ReadDocument(document, text);
+  const size_t braces = text.ends_with('}') ? text.find(".json{") : text.npos;
+  const std::string path = braces == text.npos ? text : text.substr(0, text.find('{', braces));
+  if (!path.ends_with(".json")) return ParseCluster(text);
+  TL_ASSIGN_OR_RETURN(const JsonDocument document, JsonDocument::Load(path));
+  TL_ASSIGN_OR_RETURN(ClusterSpec cluster, ReadDocument(document, path));
+  if (braces == text.npos) return cluster;
+  TL_RETURN_IF_ERROR(OverrideCluster(
+      std::string_view(text).substr(path.size() + 1, text.size() - path.size() - 2), &cluster));
+  absl::StrAppend(&cluster.name, text.substr(path.size()));
+  return cluster;
 }
 
 std::string WriteClusterJson(const ClusterSpec& cluster) {

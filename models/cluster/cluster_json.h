@@ -27,7 +27,8 @@ namespace tideline {
 // `file` only serves messages.
 StatusOr<ClusterSpec> ReadClusterJson(std::string_view text, const std::string& file);
 
-// The cluster that a user names: a file when `text` ends in ".json", else ParseCluster.
+// The cluster that a user names: a file when `text` ends in ".json", also with overrides
+// ("ours.json{gpus=4}"), else ParseCluster.
 StatusOr<ClusterSpec> LoadCluster(const std::string& text);
 
 std::string WriteClusterJson(const ClusterSpec& cluster);

@@ -4,6 +4,7 @@
 #define TIDELINE_MODELS_CLUSTER_CLUSTER_SPEC_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,9 @@ struct DeviceSpec {
   double gemm_efficiency = 1.0;
   double half_m = 0, half_n = 0, half_k = 0;
   double bandwidth_efficiency = 1.0;  // achieved share of memory_bandwidth in element-wise kernels
-  bool calibrated = false;            // false: nominal figures only
+  // By op name ("gelu"), where an op was measured by itself: its share instead.
+  std::map<std::string, double> op_efficiency;
+  bool calibrated = false;  // false: nominal figures only
   bool operator==(const DeviceSpec&) const = default;
 };
 
@@ -62,6 +65,9 @@ struct NodeSpec {
   int64_t host_memory_bytes = 0;
   int32_t host_cores = 1;
   double dram_bandwidth = 0;
+  // Of devices that are emulated on the cores: what all cores do at once, as a share of what they
+  // do one at a time.
+  double core_efficiency = 1.0;
   bool operator==(const NodeSpec&) const = default;
 };
 

@@ -129,6 +129,12 @@ Status ApplyOverride(const KeyValue& entry, ClusterSpec* cluster) {
   return UsageError(UnknownName("key", entry.key, names));
 }
 
+Status ApplyOverrides(std::string_view list, ClusterSpec* cluster) {
+  TL_ASSIGN_OR_RETURN(const std::vector<KeyValue> overrides, ParseKeyValues(list));
+  for (const KeyValue& entry : overrides) TL_RETURN_IF_ERROR(ApplyOverride(entry, cluster));
+  return absl::OkStatus();
+}
+
 StatusOr<ClusterSpec> ParseParts(std::string_view text) {
   std::string_view rest = Trim(text);
   TL_ASSIGN_OR_RETURN(const int32_t nodes, TakeCount(&rest));
@@ -139,8 +145,7 @@ StatusOr<ClusterSpec> ParseParts(std::string_view text) {
   TL_ASSIGN_OR_RETURN(ClusterSpec cluster, FindCluster(braced.name));
   cluster.name = std::string(Trim(text));
   cluster.nodes = nodes;
-  TL_ASSIGN_OR_RETURN(const std::vector<KeyValue> overrides, ParseKeyValues(braced.list));
-  for (const KeyValue& entry : overrides) TL_RETURN_IF_ERROR(ApplyOverride(entry, &cluster));
+  TL_RETURN_IF_ERROR(ApplyOverrides(braced.list, &cluster));
   return cluster;
 }
 
@@ -153,6 +158,12 @@ StatusOr<ClusterSpec> ParseCluster(std::string_view text) {
   const Status valid = ValidateCluster(*cluster);
   if (!valid.ok()) return BadCluster(text, std::string(valid.message()));
   return cluster;
+}
+
+Status OverrideCluster(std::string_view list, ClusterSpec* cluster) {
+  Status applied = ApplyOverrides(list, cluster);
+  if (applied.ok()) applied = ValidateCluster(*cluster);
+  return applied.ok() ? applied : BadCluster(list, std::string(applied.message()));
 }
 
 std::vector<std::string> ClusterNames() {

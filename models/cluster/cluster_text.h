@@ -28,6 +28,9 @@ namespace tideline {
 // ones and the nearest, a value out of range.
 StatusOr<ClusterSpec> ParseCluster(std::string_view text);
 
+// Applies "gpus=4,memory=2GiB" to a valid cluster. Usage errors (exit 2) as above.
+Status OverrideCluster(std::string_view list, ClusterSpec* cluster);
+
 // "dgx-v100-16g", ..., "emulated:GPUSxMEMORY".
 std::vector<std::string> ClusterNames();
 

@@ -1,6 +1,7 @@
 #include "models/cluster/cost_model.h"
 
 #include <algorithm>
+#include <string>
 
 namespace tideline {
 namespace {
@@ -15,9 +16,15 @@ double PeakFlops(const DeviceSpec& device, DType dtype) {
   return SizeOf(dtype) == 2 ? device.peak_16bit_flops : device.peak_fp32_flops;
 }
 
+double BandwidthShare(const DeviceSpec& device, Op op) {
+  if (device.op_efficiency.empty()) return device.bandwidth_efficiency;
+  const auto own = device.op_efficiency.find(std::string(Name(op)));
+  return own == device.op_efficiency.end() ? device.bandwidth_efficiency : own->second;
+}
+
 }  // namespace
 
-double KernelSeconds(const DeviceSpec& device, const Work& work, DType dtype) {
+double KernelSeconds(const DeviceSpec& device, Op op, const Work& work, DType dtype) {
   if (work.work_class == WorkClass::kNone) return 0;
   double compute_s = 0;
   if (work.flops > 0) {
@@ -26,7 +33,7 @@ double KernelSeconds(const DeviceSpec& device, const Work& work, DType dtype) {
     compute_s = work.flops / (PeakFlops(device, dtype) * efficiency);
   }
   const auto bytes = static_cast<double>(work.bytes_read) + static_cast<double>(work.bytes_written);
-  const double memory_s = bytes / (device.memory_bandwidth * device.bandwidth_efficiency);
+  const double memory_s = bytes / (device.memory_bandwidth * BandwidthShare(device, op));
   return std::max(compute_s, memory_s) + device.kernel_overhead_s;
 }
 

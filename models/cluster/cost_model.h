@@ -9,8 +9,8 @@
 namespace tideline {
 
 // max(FLOPs / (peak * efficiency by shape), bytes / bandwidth) + overhead; the launch on the host
-// lane is apart.
-double KernelSeconds(const DeviceSpec& device, const Work& work, DType dtype);
+// lane is apart. The bandwidth is the op's own where the device has one.
+double KernelSeconds(const DeviceSpec& device, Op op, const Work& work, DType dtype);
 
 // Closed forms for rings of n ranks over links of `bandwidth` bytes/s and `latency_s` (alpha), used
 // by estimates only; the simulator moves flows instead. `bytes` is the full (gathered) size. n = 1

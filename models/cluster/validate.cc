@@ -55,6 +55,9 @@ void CheckDevice(const ClusterSpec& cluster, FieldChecker* check) {
   check->Real("half_n", device.half_n, 0, kMostHalf);
   check->Real("half_k", device.half_k, 0, kMostHalf);
   check->Fraction("bandwidth_efficiency", device.bandwidth_efficiency);
+  for (const auto& [op, share] : device.op_efficiency) {
+    check->Fraction(absl::StrCat("op_efficiency.", op).c_str(), share);
+  }
 }
 
 void CheckMesh(const NodeSpec& node, FieldChecker* check) {
@@ -97,6 +100,7 @@ void CheckNode(const NodeSpec& node, FieldChecker* check) {
     check->Real("nvlink_bandwidth", node.nvlink_bandwidth, 0, kMostRate);
   }
   check->Seconds("nvlink_latency", node.nvlink_latency_s);
+  check->Fraction("core_efficiency", node.core_efficiency);
   if (node.interconnect == Interconnect::kMesh) {
     CheckMesh(node, check);
   } else if (!node.links_between.empty()) {

@@ -165,7 +165,13 @@ void ToFile(const ClusterSpec& spec, plan_file::Cluster* file) {
       spec.host, file->mutable_host());
   [](const NodeSpec& from, plan_file::Node* to) { TL_NODE_FIELDS(TL_TO_FILE) }(
       spec.node, file->mutable_node());
+  for (const auto& [op, efficiency] : spec.device.op_efficiency) {
+    plan_file::OpEfficiency* entry = file->mutable_device()->add_op_efficiency();
+    entry->set_op(op);
+    entry->set_efficiency(efficiency);
+  }
   plan_file::Node* node = file->mutable_node();
+  node->set_core_efficiency(spec.node.core_efficiency);
   node->set_interconnect(std::string(Word(kInterconnects, spec.node.interconnect)));
   for (const std::vector<int32_t>& row : spec.node.links_between) {
     plan_file::LinkRow* out = node->add_links_between();
@@ -189,6 +195,16 @@ Status FromFile(const plan_file::Cluster& file, const std::string& where, Cluste
                                                                                  &spec->node);
   TL_RETURN_IF_ERROR(ReadWord(kInterconnects, file.node().interconnect(), where,
                               "cluster.node.interconnect", false, &spec->node.interconnect));
+  spec->device.op_efficiency.clear();
+  for (const plan_file::OpEfficiency& entry : file.device().op_efficiency()) {
+    if (!spec->device.op_efficiency.emplace(entry.op(), entry.efficiency()).second) {
+      return InputError(absl::StrCat(where, ": field 'cluster.device.op_efficiency': op ",
+                                     Quoted(entry.op()), " is there twice; keep one of them"));
+    }
+  }
+  if (file.node().has_core_efficiency()) {
+    spec->node.core_efficiency = file.node().core_efficiency();
+  }
   spec->node.links_between.clear();
   for (const plan_file::LinkRow& row : file.node().links_between()) {
     spec->node.links_between.emplace_back(row.links().begin(), row.links().end());

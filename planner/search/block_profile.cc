@@ -70,7 +70,7 @@ class Profiler {
         device +=
             RingAllGatherSeconds(plan_.tp, bytes * plan_.tp, link_.bandwidth, link_.latency_s);
       } else {
-        device += KernelSeconds(plan_.cluster.device, WorkOfNode(node), plan_.dtype);
+        device += KernelSeconds(plan_.cluster.device, node.op, WorkOfNode(node), plan_.dtype);
         host += plan_.cluster.host.kernel_launch_s;
         continue;
       }

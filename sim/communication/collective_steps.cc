@@ -109,6 +109,24 @@ int64_t FullBytes(const Collective& collective, int64_t members) {
   return collective.outer * collective.block * SizeOf(collective.dtype) * (gathered ? members : 1);
 }
 
+double MovedBytes(const Collective& collective, int64_t members) {
+  const auto count = static_cast<double>(members);
+  const double part = static_cast<double>(collective.outer) *
+                      static_cast<double>(collective.block) *
+                      static_cast<double>(SizeOf(collective.dtype));
+  switch (collective.kind) {
+    case CollectiveKind::kAllReduce:
+      return 2 * count * part;
+    case CollectiveKind::kAllGather:
+      return 2 * count * count * part;
+    case CollectiveKind::kReduceScatter:
+      return (count + 1) * count * part;
+    case CollectiveKind::kBroadcast:
+      return 2 * (count - 1) * part;
+  }
+  return 0;
+}
+
 int32_t RingWidth(std::span<const int32_t> members, int32_t gpus_per_node) {
   int32_t width = 0, run = 0;
   for (size_t i = 0; i < members.size(); ++i) {

@@ -52,6 +52,10 @@ TransferPattern PatternOf(const Collective& collective);
 // Bytes of the whole tensor: what every member has after an all-gather.
 int64_t FullBytes(const Collective& collective, int64_t members);
 
+// Bytes that are read and written to do the collective in one memory, as emulated devices do: every
+// input once, every output once.
+double MovedBytes(const Collective& collective, int64_t members);
+
 // w: how many of the group's members each node holds, in one run; 1 when nodes hold different
 // numbers. `members` are ranks in the group's order, rank r being on node r / gpus_per_node.
 int32_t RingWidth(std::span<const int32_t> members, int32_t gpus_per_node);

@@ -23,25 +23,6 @@ int64_t CoreNs(double bytes, double bytes_per_s) {
   return std::llround(bytes / bytes_per_s * kCoreRate);
 }
 
-// Bytes that one core reads and writes to do a collective of `members`: every input once, every
-// output once.
-double MovedBytes(const Collective& collective, double members) {
-  const double part = static_cast<double>(collective.outer) *
-                      static_cast<double>(collective.block) *
-                      static_cast<double>(SizeOf(collective.dtype));
-  switch (collective.kind) {
-    case CollectiveKind::kAllReduce:
-      return 2 * members * part;
-    case CollectiveKind::kAllGather:
-      return 2 * members * members * part;
-    case CollectiveKind::kReduceScatter:
-      return (members + 1) * members * part;
-    case CollectiveKind::kBroadcast:
-      return 2 * (members - 1) * part;
-  }
-  return 0;
-}
-
 }  // namespace
 
 StatusOr<std::unique_ptr<Meetings>> Meetings::Build(const Program& program,

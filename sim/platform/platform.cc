@@ -1,5 +1,7 @@
 #include "sim/platform/platform.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace tideline {
@@ -71,8 +73,9 @@ class Platform::Builder {
     ends.memory = AddMemory();
     if (SharesCores(cluster_)) {
       // A fat link holds each flow to its own bandwidth: one piece of work has one core.
+      const double rate = std::max(1.0, spec.host_cores * spec.core_efficiency) * kCoreRate;
       const uint32_t one = engine_.AddLink(kCoreRate, Engine::Sharing::kFat);
-      ends.cores = AddEnds({engine_.AddLink(spec.host_cores * kCoreRate), one}, {});
+      ends.cores = AddEnds({engine_.AddLink(rate), one}, {});
     }
     std::vector<Pair> nics;
     if (cluster_.nodes > 1) {

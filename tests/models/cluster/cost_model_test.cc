@@ -60,36 +60,36 @@ Work Product(int64_t m, int64_t n, int64_t k, int64_t bytes) {
 // 1e12/16 per second = 192 us, a quarter of it at 16 bit; 1 us overhead.
 TEST(CostModelTest, MatrixEfficiencyByShape) {
   const Work work = Product(100, 200, 300, 1000);
-  EXPECT_NEAR(KernelSeconds(RoundDevice(), work, DType::kF32), 193e-6, 1e-15);
-  EXPECT_NEAR(KernelSeconds(RoundDevice(), work, DType::kBF16), 49e-6, 1e-15);
-  EXPECT_NEAR(KernelSeconds(RoundDevice(), work, DType::kF16), 49e-6, 1e-15);
+  EXPECT_NEAR(KernelSeconds(RoundDevice(), Op::kEinsum, work, DType::kF32), 193e-6, 1e-15);
+  EXPECT_NEAR(KernelSeconds(RoundDevice(), Op::kEinsum, work, DType::kBF16), 49e-6, 1e-15);
+  EXPECT_NEAR(KernelSeconds(RoundDevice(), Op::kEinsum, work, DType::kF16), 49e-6, 1e-15);
 }
 
 // 50 MB at 1e11 * 0.5 bytes/s = 1 ms hides the 192 us of arithmetic.
 TEST(CostModelTest, MemoryBoundWhenBytesTakeLonger) {
   const Work work = Product(100, 200, 300, 50'000'000);
-  EXPECT_NEAR(KernelSeconds(RoundDevice(), work, DType::kF32), 1.001e-3, 1e-12);
+  EXPECT_NEAR(KernelSeconds(RoundDevice(), Op::kEinsum, work, DType::kF32), 1.001e-3, 1e-12);
   Work copy;
   copy.work_class = WorkClass::kMemoryBound;
   copy.bytes_read = 25'000'000;
   copy.bytes_written = 25'000'000;
-  EXPECT_NEAR(KernelSeconds(RoundDevice(), copy, DType::kF32), 1.001e-3, 1e-12);
+  EXPECT_NEAR(KernelSeconds(RoundDevice(), Op::kEinsum, copy, DType::kF32), 1.001e-3, 1e-12);
 }
 
 TEST(CostModelTest, ByteCountsNearTheEndOfTheRangeDoNotOverflow) {
   Work work;
   work.bytes_read = std::numeric_limits<int64_t>::max();
   work.bytes_written = std::numeric_limits<int64_t>::max();
-  EXPECT_NEAR(KernelSeconds(RoundDevice(), work, DType::kF32), 2 * 9.223372036854775807e18 / 5e10,
-              1);
+  EXPECT_NEAR(KernelSeconds(RoundDevice(), Op::kEinsum, work, DType::kF32),
+              2 * 9.223372036854775807e18 / 5e10, 1);
 }
 
 TEST(CostModelTest, NoWorkCostsNothingAndAnEmptyKernelItsOverhead) {
   Work work;
   work.work_class = WorkClass::kNone;
-  EXPECT_EQ(KernelSeconds(RoundDevice(), work, DType::kF32), 0);
+  EXPECT_EQ(KernelSeconds(RoundDevice(), Op::kEinsum, work, DType::kF32), 0);
   work.work_class = WorkClass::kMemoryBound;
-  EXPECT_EQ(KernelSeconds(RoundDevice(), work, DType::kF32), 1e-6);
+  EXPECT_EQ(KernelSeconds(RoundDevice(), Op::kEinsum, work, DType::kF32), 1e-6);
 }
 
 // Median times of linear layers on an A100 in fp16, from microsoft/vidur data/profiling (m x k
@@ -108,8 +108,8 @@ TEST(CostModelTest, A100AgreesWithMeasuredLinearLayers) {
     if (entry.name != "dgx-a100-80g") continue;
     for (const Row& row : rows) {
       const int64_t bytes = 2 * (row.m * row.n + row.n * row.k + row.m * row.k);
-      const double predicted_s =
-          KernelSeconds(entry.device, Product(row.m, row.n, row.k, bytes), DType::kF16);
+      const double predicted_s = KernelSeconds(entry.device, Op::kEinsum,
+                                               Product(row.m, row.n, row.k, bytes), DType::kF16);
       EXPECT_NEAR(predicted_s / row.measured_s, 1, row.m < 512 ? 0.35 : 0.15)
           << row.m << " " << row.n << " " << row.k;
     }
