@@ -101,7 +101,7 @@ class RunReader {
 }  // namespace
 
 StatusOr<Plan> PlanOf(const MeasuredPlan& measured, const ClusterSpec& cluster) {
-  TL_ASSIGN_OR_RETURN(const ImportedModel model, LoadModel(measured.model, measured.seq));
+  TL_ASSIGN_OR_RETURN(const LoadedModel model, LoadModel(measured.model, measured.seq));
   ClusterSpec sized = cluster;
   sized.node.gpus = measured.devices;
   WorkloadRequest request;
