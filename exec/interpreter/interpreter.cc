@@ -26,14 +26,14 @@ std::vector<uint32_t> PersistentBuffers(const Role& role) {
   return persistent;
 }
 
-CheckpointHeader HeaderOf(const Program& program, const TokenSource& tokens,
+CheckpointHeader HeaderOf(const Program& program, const SampleSource& samples,
                           const ExecuteOptions& options) {
   CheckpointHeader header;
   header.graph_hash = program.graph_hash;
   header.plan_hash = options.plan_hash;
   header.seed = program.seed;
-  header.data_origin = tokens.origin();
-  header.data_hash = tokens.hash();
+  header.data_origin = samples.origin();
+  header.data_hash = samples.hash();
   for (const Rank& rank : program.ranks) {
     const Role& role = program.roles[rank.role];
     auto& buffers = header.ranks.emplace_back();
@@ -114,12 +114,12 @@ StatusOr<Start> FindStart(const CheckpointHeader& expected, const ExecuteOptions
 
 class Run {
  public:
-  Run(const Program& program, Machine& machine, const TokenSource& tokens,
+  Run(const Program& program, Machine& machine, const SampleSource& samples,
       const ExecuteOptions& options, const ExecuteHooks& hooks, Start start,
       std::vector<uint32_t> bodies)
       : program_(program),
         machine_(machine),
-        tokens_(tokens),
+        samples_(samples),
         vocabulary_(VocabularyOf(program)),
         options_(options),
         hooks_(hooks),
@@ -178,7 +178,7 @@ class Run {
     setting.device = GetDevice(machine_, rank);
     setting.rank = rank;
     setting.eager = options_.eager;
-    setting.tokens = &tokens_;
+    setting.samples = &samples_;
     setting.vocabulary = vocabulary_;
     setting.positions = hooks_.positions;
     setting.weights = start_.weights ? &*start_.weights : nullptr;
@@ -249,7 +249,7 @@ class Run {
   }
 
   Status Save(int64_t steps_done) {
-    CheckpointHeader header = HeaderOf(program_, tokens_, options_);
+    CheckpointHeader header = HeaderOf(program_, samples_, options_);
     header.step = steps_done;
     header.losses = state_.LossesOf(steps_done);
     header.registers = players_[0]->registers().Save();
@@ -342,7 +342,7 @@ class Run {
 
   const Program& program_;
   Machine& machine_;
-  const TokenSource& tokens_;
+  const SampleSource& samples_;
   const int64_t vocabulary_;
   const ExecuteOptions& options_;
   const ExecuteHooks& hooks_;
@@ -369,19 +369,19 @@ RunReport DryReport(const Start& start, const ExecuteHooks& hooks) {
 
 }  // namespace
 
-StatusOr<RunReport> Execute(const Program& program, Machine& machine, const TokenSource& tokens,
+StatusOr<RunReport> Execute(const Program& program, Machine& machine, const SampleSource& samples,
                             const ExecuteOptions& options, const ExecuteHooks& hooks) {
   TL_CHECK(DeviceCount(machine) >= static_cast<int>(program.ranks.size()), "a device per rank");
   if (options.steps < 1) {
     return UsageError(
         absl::StrCat("--steps ", options.steps, " is not a number of steps; give 1 or more"));
   }
-  TL_RETURN_IF_ERROR(tokens.CheckVocabulary(VocabularyOf(program)));
+  TL_RETURN_IF_ERROR(samples.CheckVocabulary(VocabularyOf(program)));
   TL_ASSIGN_OR_RETURN(std::vector<uint32_t> bodies, BodySequence(program, options.steps));
-  TL_ASSIGN_OR_RETURN(Start start, FindStart(HeaderOf(program, tokens, options), options));
+  TL_ASSIGN_OR_RETURN(Start start, FindStart(HeaderOf(program, samples, options), options));
   TL_RETURN_IF_ERROR(OpenWeights(program, options, start));
   if (options.dry_run) return DryReport(start, hooks);
-  Run run(program, machine, tokens, options, hooks, std::move(start), std::move(bodies));
+  Run run(program, machine, samples, options, hooks, std::move(start), std::move(bodies));
   return run.Go();
 }
 

@@ -71,6 +71,15 @@ void AddAttributes(const Attributes& attributes, CanonicalText& text) {
   text.Add(attributes.spans.size());
   for (const AdamSpan& span : attributes.spans) text.Add(span.begin).Add(span.end).Add(span.decay);
   text.Add(attributes.element_offset);
+  // Likewise.
+  if (attributes.axis != Axis::kTensor) {
+    text.Add(std::string_view("axis")).Add(attributes.axis);
+  }
+  if (attributes.window != SpatialWindow()) {
+    const SpatialWindow& window = attributes.window;
+    text.Add(std::string_view("window")).Add(window.height).Add(window.width);
+    text.Add(window.stride).Add(window.padding);
+  }
 }
 
 std::string Canonical(const Graph& graph) {

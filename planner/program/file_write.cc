@@ -66,6 +66,12 @@ void Write(const Attributes& attributes, file::Attributes* out) {
     entry->set_end(span.end);
     Write(span.copy, entry->mutable_copy());
   }
+  out->set_axis(static_cast<file::Axis>(attributes.axis));
+  if (attributes.window == SpatialWindow()) return;
+  out->mutable_window()->set_height(attributes.window.height);
+  out->mutable_window()->set_width(attributes.window.width);
+  out->mutable_window()->set_stride(attributes.window.stride);
+  out->mutable_window()->set_padding(attributes.window.padding);
 }
 
 void Write(const Kernel& kernel, file::Kernel* out) {
@@ -138,6 +144,8 @@ void WriteTables(const Program& program, file::Program* out) {
     entry->set_samples(task.samples);
     entry->set_sequence(task.sequence);
     if (task.kind == HostTaskKind::kGateUpdate) Write(task.gate, entry->mutable_gate());
+    if (task.kind != HostTaskKind::kLoadImages) continue;
+    for (const int64_t extent : task.image) entry->add_image(extent);
   }
   for (const Register& value : program.registers) {
     file::Register* entry = out->add_registers();

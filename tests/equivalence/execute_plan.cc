@@ -1,6 +1,6 @@
 #include "tests/equivalence/execute_plan.h"
 
-#include "exec/data/token_source.h"
+#include "exec/data/open_source.h"
 #include "models/import/hf_weights.h"
 #include "models/import/safetensors.h"
 #include "planner/lowering/lower.h"
@@ -11,7 +11,8 @@ StatusOr<Executed> ExecutePlan(const Plan& plan, const ExecuteSetting& setting) 
   Executed executed;
   TL_ASSIGN_OR_RETURN(executed.program, Lower(plan));
   TL_RETURN_IF_ERROR(CheckExecutable(executed.program));
-  TL_ASSIGN_OR_RETURN(const TokenSource tokens, TokenSource::Open("", plan.seq, plan.global_batch));
+  TL_ASSIGN_OR_RETURN(const auto samples,
+                      OpenSamples(executed.program, "", VocabularyOf(executed.program)));
   EmulatorOptions devices;
   devices.devices = static_cast<int>(executed.program.ranks.size());
   devices.devices_per_node = plan.cluster.node.gpus;
@@ -34,10 +35,13 @@ StatusOr<Executed> ExecutePlan(const Plan& plan, const ExecuteSetting& setting) 
     TL_ASSIGN_OR_RETURN(options.weights, MatchWeights(*DecoderOf(plan.model), files));
   }
   options.save_weights_path = setting.save_weights_path;
-  options.save_weights = HuggingFaceWeights(*DecoderOf(plan.model));
+  if (!setting.save_weights_path.empty()) {
+    options.save_weights = HuggingFaceWeights(*DecoderOf(plan.model));
+  }
   ExecuteHooks hooks;
   hooks.sink = &executed.run;
-  TL_ASSIGN_OR_RETURN(executed.report, Execute(executed.program, *machine, tokens, options, hooks));
+  TL_ASSIGN_OR_RETURN(executed.report,
+                      Execute(executed.program, *machine, *samples, options, hooks));
   return executed;
 }
 

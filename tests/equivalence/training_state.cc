@@ -198,6 +198,19 @@ StatusOr<TrainingState> ReadTrainingState(const Plan& plan, const Program& progr
   TL_ASSIGN_OR_RETURN(state.parameters, assembler.TakeParameters());
   TL_ASSIGN_OR_RETURN(state.gradients, assembler.TakeGradients());
   TL_ASSIGN_OR_RETURN(state.narrow_parameters, assembler.TakeNarrow());
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const Role& role = program.roles[program.ranks[rank].role];
+    for (const auto& [buffer, bytes] : ranks[rank]) {
+      const std::string& name = program.names[role.buffers[buffer].name];
+      if (name.find(".running_") == std::string::npos) continue;
+      std::vector<float> values(bytes.size() / sizeof(float));
+      std::memcpy(values.data(), bytes.data(), bytes.size());
+      const auto [entry, fresh] = state.state.emplace(name, values);
+      if (!fresh && entry->second != values) {
+        return InternalError(absl::StrCat("ranks disagree about ", name));
+      }
+    }
+  }
   return state;
 }
 

@@ -27,6 +27,8 @@ struct TrainingState {
   std::map<std::string, WholeTensor> gradients;   // of the step, as the update read them
   // The 16-bit copy that the next step computes with; empty for an fp32 plan.
   std::map<std::string, WholeTensor> narrow_parameters;
+  // Running statistics, equal on every rank that has them.
+  std::map<std::string, std::vector<float>> state;
 };
 
 // Reads the newest checkpoint of `folder`. The places of parameters are those of the update

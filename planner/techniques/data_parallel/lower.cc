@@ -1,5 +1,7 @@
 #include "planner/techniques/data_parallel/lower.h"
 
+#include "planner/techniques/data_parallel/batch_statistics.h"
+
 namespace tideline {
 
 bool UsesDataParallel(const Plan& plan) { return plan.dp > 1; }
@@ -8,6 +10,7 @@ Status LowerDataParallel(Draft& draft) {
   draft.mesh[static_cast<size_t>(Axis::kData)] = draft.plan.dp;
   draft.micro_batches = draft.plan.micro_batches();
   draft.order = {SerialOrder(draft.micro_batches)};
+  ShareBatchStatistics(draft.graph, draft.plan.dp);
   return absl::OkStatus();
 }
 
