@@ -39,13 +39,14 @@ struct FigureRow {
   bool part_of_step;  // a class of DEFINITIONS 19: the differences add up to that of the mean step
 };
 
-constexpr std::array<FigureRow, 10> kFigures = {{
+constexpr std::array<FigureRow, 11> kFigures = {{
     {"step_time_s", "step time", Unit::kSeconds, false},
     {"compute_s", "  computing", Unit::kSeconds, true},
     {"host_s", "  waiting for launches", Unit::kSeconds, true},
     {"exposed_comm_s", "  exposed communication", Unit::kSeconds, true},
     {"bubble_s", "  pipeline bubble", Unit::kSeconds, true},
     {"stall_s", "  other stalls", Unit::kSeconds, true},
+    {"samples_per_s", "samples per second", Unit::kCount, false},
     {"tokens_per_s", "tokens per second", Unit::kCount, false},
     {"tflops_per_gpu", "model FLOP/s per GPU", Unit::kTeraflops, false},
     {"mfu", "share of peak", Unit::kShare, false},

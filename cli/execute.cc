@@ -113,6 +113,11 @@ StatusOr<WorkerRequest> MakeRequest(const CommandContext& context, const Plan& p
   WorkerRequest request = RequestFor(plan, program);
   if (options.Has("data")) {
     request.data_path = options.Text("data");
+    if (TraitsOf(plan.model).samples == SampleKind::kImages) {
+      return UsageError(absl::StrCat("--data ", request.data_path, ": ", TraitsOf(plan.model).name,
+                                     " takes images, and files of images are not read; leave "
+                                     "--data out, and generated images are used"));
+    }
     TL_ASSIGN_OR_RETURN(const DataName data, ParseDataName(request.data_path));
     TL_RETURN_IF_ERROR(CheckOthersCanOpen(data.path));
   }

@@ -18,6 +18,13 @@ HelpSection ModelSection() {
                {"llama:layers=,hidden=,heads=",
                 "The same keys, as LLaMA is built: vocab 32000, positions 2048, ffn 8/3 x hidden, "
                 "swiglu, rms_norm, rotary positions."},
+               {"resnet50:image=64,classes=10",
+                "A published convolutional network at other sizes. Also channels=, width=, stem= "
+                "(standard, small)."},
+               {"resnet:blocks=2-2-2",
+                "One of your own, by the blocks of each stage. Also block= (basic, bottleneck), "
+                "width= (64), stem=, image= (224), channels= (3), classes= (1000); densenet: the "
+                "same, with growth= (32) for block=."},
                {"path/to/config.json", "A Hugging Face configuration of GPT-2, OPT or LLaMA."}}};
 }
 
@@ -42,8 +49,11 @@ HelpSection ClusterSection() {
 HelpSection PinSection() {
   return {.title = "Pins",
           .rows = {{"dp=N, pp=N, tp=N",
-                    "Data, pipeline and tensor parallelism; dp x pp x tp is the number of GPUs."},
-                   {"micro_batch=N", "Sequences that a replica takes through the model at once."},
+                    "Data, pipeline and tensor parallelism; dp x pp x tp is the number of GPUs. "
+                    "Convolutional "
+                    "networks have tp=1."},
+                   {"micro_batch=N",
+                    "Sequences or images that a replica takes through the model at once."},
                    {"zero=0..3",
                     "What is cut over the replicas: optimizer state (1), also "
                     "gradients (2), also parameters (3)."},

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/json.h"
 #include "base/units.h"
 #include "cli/names.h"
@@ -19,6 +20,7 @@ constexpr int64_t kLongestDefaultSequence = 2048;
 
 struct ProfileRequest {
   std::string model;
+  std::string images;  // "3 x 224 x 224", of models that take images
   ModelShape shape;
   bool by_op = false;
   bool by_module = false;
@@ -57,8 +59,10 @@ std::string Text(const ProfileRequest& request, const Profile& profile) {
       {"model", request.model},
       {"parameters", absl::StrCat(profile.parameters, " (",
                                   HumanCount(static_cast<double>(profile.parameters)), ")")},
-      {"batch x seq",
-       absl::StrCat(shape.batch, " x ", shape.sequence, ", ", std::string(Name(shape.dtype)))},
+      {request.images.empty() ? "batch x seq" : "images",
+       absl::StrCat(shape.batch, " x ",
+                    request.images.empty() ? absl::StrCat(shape.sequence) : request.images, ", ",
+                    std::string(Name(shape.dtype)))},
       {"forward", HumanFlops(profile.flops_forward)},
       {"backward", HumanFlops(profile.flops_backward)},
       {"saved for backward", HumanBytes(static_cast<double>(profile.saved_activation_bytes))},
@@ -120,6 +124,7 @@ class ProfileCommand : public Command {
         .examples = {"tideline profile gpt3-175b --seq 2048 --batch 1 --json",
                      "tideline profile llama2-7b --by-module",
                      "tideline profile gpt:layers=24,hidden=1024,heads=16 --seq 1024 --by-op",
+                     "tideline profile resnet50 --batch 32 --by-op",
                      "tideline profile path/to/config.json"},
         .arguments = {{.name = "MODEL",
                        .sentence = "A name of the zoo, sizes of your own, or a config.json "
@@ -128,7 +133,7 @@ class ProfileCommand : public Command {
         .options = {{.name = "batch",
                      .kind = OptionKind::kInteger,
                      .value_name = "N",
-                     .sentence = "Sequences in the batch.",
+                     .sentence = "Sequences or images in the batch.",
                      .default_text = "1",
                      .least = 1,
                      .most = 1 << 30},
@@ -169,6 +174,7 @@ class ProfileCommand : public Command {
     ProfileRequest request;
     const ModelTraits traits = TraitsOf(model.config);
     request.model = traits.name;
+    if (traits.samples == SampleKind::kImages) request.images = absl::StrJoin(traits.image, " x ");
     request.by_module = options.Flag("by-module");
     request.by_op = options.Flag("by-op");
     request.shape.batch = options.Integer("batch");

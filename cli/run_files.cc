@@ -163,6 +163,7 @@ RunMetadata MetadataOf(const Plan& plan, const Program& program, const StepRepor
     if (value.has_value()) metadata.metrics[name] = *value;
   };
   metric("step_time_s", report.step_time_s);
+  metric("samples_per_s", report.samples_per_s);
   metric("tokens_per_s", report.tokens_per_s);
   metric("tflops_per_gpu", report.tflops_per_gpu);
   metric("mfu", report.mfu);

@@ -47,7 +47,9 @@ std::optional<double> Fraction(const std::optional<TimeSplit<Number>>& split, Nu
 void AppendTimes(const StepReport& report, std::string* text) {
   if (!report.step_time_s.has_value()) return;
   AppendLine("step time", HumanSeconds(*report.step_time_s), text);
-  AppendLine("tokens per second", HumanCount(*report.tokens_per_s), text);
+  report.tokens_per_s.has_value()
+      ? AppendLine("tokens per second", HumanCount(*report.tokens_per_s), text)
+      : AppendLine("images per second", HumanCount(*report.samples_per_s), text);
   AppendLine("model FLOP/s per GPU",
              absl::StrCat(HumanFlopsPerSecond(*report.tflops_per_gpu * kTera),
                           absl::StrFormat(" (%.1f %% of the %s ", 100 * *report.mfu,
@@ -152,8 +154,10 @@ void SetStepTime(double step_time_s, const Plan& plan, const StepFlops& flops, S
   report->step_time_s = step_time_s;
   if (step_time_s <= 0) return;
   const double gpus = plan.cluster.gpus();
-  report->tokens_per_s =
-      static_cast<double>(plan.global_batch) * static_cast<double>(plan.seq) / step_time_s;
+  report->samples_per_s = static_cast<double>(plan.global_batch) / step_time_s;
+  if (TraitsOf(plan.model).samples == SampleKind::kTokens) {
+    report->tokens_per_s = *report->samples_per_s * static_cast<double>(plan.seq);
+  }
   report->tflops_per_gpu = flops.model / step_time_s / gpus / kTera;
   report->tflops_hw_per_gpu = flops.executed / step_time_s / gpus / kTera;
   report->peak_flops = PeakFlops(plan.cluster.device, plan.dtype);
@@ -168,6 +172,7 @@ void WriteStepReport(const StepReport& report, JsonWriter* json) {
     return (*report.split).*member;
   };
   json->Field("step_time_s", report.step_time_s);
+  json->Field("samples_per_s", report.samples_per_s);
   json->Field("tokens_per_s", report.tokens_per_s);
   json->Field("tflops_per_gpu", report.tflops_per_gpu);
   json->Field("tflops_hw_per_gpu", report.tflops_hw_per_gpu);
@@ -207,10 +212,10 @@ void WriteStepReport(const StepReport& report, JsonWriter* json) {
 
 void WriteNoStepReport(JsonWriter* json) {
   for (const char* name :
-       {"step_time_s", "tokens_per_s", "tflops_per_gpu", "tflops_hw_per_gpu", "mfu", "compute_s",
-        "host_s", "exposed_comm_s", "bubble_s", "stall_s", "bubble_fraction", "host_bound_fraction",
-        "fits", "capacity_bytes", "peak_memory_bytes", "host_peak_memory_bytes", "peak_by_category",
-        "category_max_bytes"}) {
+       {"step_time_s", "samples_per_s", "tokens_per_s", "tflops_per_gpu", "tflops_hw_per_gpu",
+        "mfu", "compute_s", "host_s", "exposed_comm_s", "bubble_s", "stall_s", "bubble_fraction",
+        "host_bound_fraction", "fits", "capacity_bytes", "peak_memory_bytes",
+        "host_peak_memory_bytes", "peak_by_category", "category_max_bytes"}) {
     json->NullField(name);
   }
   json->Key("ranks").BeginArray().EndArray();

@@ -28,7 +28,8 @@ struct RankFigures {
 
 struct StepReport {
   std::optional<double> step_time_s;
-  std::optional<double> tokens_per_s;
+  std::optional<double> samples_per_s;
+  std::optional<double> tokens_per_s;  // of models whose samples are sequences of tokens
   std::optional<double> tflops_per_gpu;
   std::optional<double> tflops_hw_per_gpu;
   std::optional<double> mfu;

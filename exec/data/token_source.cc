@@ -135,4 +135,13 @@ Status TokenSource::Load(int64_t step, int64_t first, int64_t vocabulary, std::s
   return absl::OkStatus();
 }
 
+Status TokenSource::Load(const HostTask& task, int64_t step, int64_t first, int64_t vocabulary,
+                         std::span<const std::span<std::byte>> operands) const {
+  TL_CHECK(task.kind == HostTaskKind::kLoadTokens && operands.size() == 2,
+           "tokens are loaded from tokens");
+  const size_t count = static_cast<size_t>(task.samples * task.sequence);
+  return Load(step, first, vocabulary, {reinterpret_cast<int32_t*>(operands[0].data()), count},
+              {reinterpret_cast<int32_t*>(operands[1].data()), count});
+}
+
 }  // namespace tideline

@@ -18,11 +18,12 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "exec/data/sample_source.h"
 #include "exec/data/token_stream.h"
 
 namespace tideline {
 
-class TokenSource {
+class TokenSource final : public SampleSource {
  public:
   // The bytes of `text`. Errors (exit 5) name `origin` when it is shorter than one sequence and its
   // last target.
@@ -37,13 +38,13 @@ class TokenSource {
   int64_t count() const { return count_; }
   // Where the tokens came from, and which they are: the SHA-256, in hexadecimal digits, of their
   // number and of those that opening looked at, whatever the format.
-  const std::string& origin() const { return origin_; }
-  const std::string& hash() const { return hash_; }
+  const std::string& origin() const override { return origin_; }
+  const std::string& hash() const override { return hash_; }
 
   // Whether a model of this vocabulary (0: of any) can take the tokens, as far as can be told
   // without loading them: bytes need 256 rows whatever the text, others the largest token that
   // opening saw. Error: exit 5.
-  Status CheckVocabulary(int64_t vocabulary) const;
+  Status CheckVocabulary(int64_t vocabulary) const override;
 
   // Fills ids and targets, both [samples, sequence], with samples first .. of `step`. Errors
   // (exit 5): a token outside `vocabulary` (0: any), with its position; a file that was cut off
@@ -51,6 +52,8 @@ class TokenSource {
   // Precondition: both spans have a multiple of `sequence` elements, the same number.
   Status Load(int64_t step, int64_t first, int64_t vocabulary, std::span<int32_t> ids,
               std::span<int32_t> targets) const;
+  Status Load(const HostTask& task, int64_t step, int64_t first, int64_t vocabulary,
+              std::span<const std::span<std::byte>> operands) const override;
 
  private:
   TokenSource(TokenStream tokens, std::string_view origin, bool bytes);

@@ -23,16 +23,14 @@ Status CheckHostTask(const Program& program, const Section& section,
   }
   if (task.kind == HostTaskKind::kGateUpdate) return absl::OkStatus();  // the verifier knows all
   if (task.sequence != program.sequence) {
-    return InputError(absl::StrCat("tokens are loaded as sequences of ", task.sequence,
+    return InputError(absl::StrCat("samples are loaded as sequences of ", task.sequence,
                                    ", the program's are ", program.sequence));
   }
-  int64_t bytes = 0;
-  if (task.samples < 0 || __builtin_mul_overflow(task.samples, task.sequence * 4, &bytes)) {
-    return InputError(absl::StrCat(task.samples, " samples cannot be loaded"));
-  }
-  if (operands.size() != 2 || operands[0].bytes != bytes || operands[1].bytes != bytes) {
-    return InputError(
-        absl::StrCat("tokens are loaded into ids and targets of ", bytes, " bytes each"));
+  const std::array<int64_t, 2> bytes = LoadedBytes(task);
+  if (task.samples < 0 || operands.size() != 2 || operands[0].bytes != bytes[0] ||
+      operands[1].bytes != bytes[1]) {
+    return InputError(absl::StrCat("samples are loaded into two operands of ", bytes[0], " and ",
+                                   bytes[1], " bytes"));
   }
   return absl::OkStatus();
 }

@@ -18,12 +18,12 @@ namespace {
 
 class Run {
  public:
-  Run(const Program& program, Machine& machine, const TokenSource& tokens,
+  Run(const Program& program, Machine& machine, const SampleSource& samples,
       const ExecuteOptions& options, const ExecuteHooks& hooks, Start start,
       std::vector<uint32_t> bodies)
       : program_(program),
         machine_(machine),
-        tokens_(tokens),
+        samples_(samples),
         vocabulary_(VocabularyOf(program)),
         options_(options),
         hooks_(hooks),
@@ -82,7 +82,7 @@ class Run {
     setting.device = GetDevice(machine_, rank);
     setting.rank = rank;
     setting.eager = options_.eager;
-    setting.tokens = &tokens_;
+    setting.samples = &samples_;
     setting.vocabulary = vocabulary_;
     setting.positions = hooks_.positions;
     setting.weights = start_.weights ? &*start_.weights : nullptr;
@@ -258,7 +258,7 @@ class Run {
 
   const Program& program_;
   Machine& machine_;
-  const TokenSource& tokens_;
+  const SampleSource& samples_;
   const int64_t vocabulary_;
   const ExecuteOptions& options_;
   const ExecuteHooks& hooks_;
@@ -285,18 +285,18 @@ RunReport DryReport(const Start& start, const ExecuteHooks& hooks) {
 
 }  // namespace
 
-StatusOr<RunReport> Execute(const Program& program, Machine& machine, const TokenSource& tokens,
+StatusOr<RunReport> Execute(const Program& program, Machine& machine, const SampleSource& samples,
                             const ExecuteOptions& options, const ExecuteHooks& hooks) {
   TL_CHECK(DeviceCount(machine) >= static_cast<int>(program.ranks.size()), "a device per rank");
   if (options.steps < 1) {
     return UsageError(
         absl::StrCat("--steps ", options.steps, " is not a number of steps; give 1 or more"));
   }
-  TL_RETURN_IF_ERROR(tokens.CheckVocabulary(VocabularyOf(program)));
+  TL_RETURN_IF_ERROR(samples.CheckVocabulary(VocabularyOf(program)));
   TL_ASSIGN_OR_RETURN(std::vector<uint32_t> bodies, BodySequence(program, options.steps));
-  TL_ASSIGN_OR_RETURN(Start start, FindStart(program, tokens, options));
+  TL_ASSIGN_OR_RETURN(Start start, FindStart(program, samples, options));
   if (options.dry_run) return DryReport(start, hooks);
-  Run run(program, machine, tokens, options, hooks, std::move(start), std::move(bodies));
+  Run run(program, machine, samples, options, hooks, std::move(start), std::move(bodies));
   return run.Go();
 }
 

@@ -6,7 +6,7 @@
 // observers.
 //
 //   TL_ASSIGN_OR_RETURN(MachinePtr machine, MakeEmulator({.devices = ranks, ...}));
-//   TL_ASSIGN_OR_RETURN(RunReport report, Execute(program, *machine, tokens, options, {}));
+//   TL_ASSIGN_OR_RETURN(RunReport report, Execute(program, *machine, samples, options, {}));
 #ifndef TIDELINE_EXEC_INTERPRETER_INTERPRETER_H_
 #define TIDELINE_EXEC_INTERPRETER_INTERPRETER_H_
 
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "exec/data/token_source.h"
+#include "exec/data/sample_source.h"
 #include "exec/device/device.h"
 #include "exec/interpreter/position_board.h"
 #include "exec/interpreter/run_report.h"
@@ -57,7 +57,7 @@ struct ExecuteHooks {
 // lanes fit. The Program's safety is the verifier's matter. Errors: exit 5 or 6.
 Status CheckExecutable(const Program& program);
 
-// The tokens that the model knows are 0 up to this; 0 where no kernel says (any token).
+// The tokens that the model knows, or its classes, are 0 up to this; 0 where no kernel says (any).
 int64_t VocabularyOf(const Program& program);
 
 // The bodies of `steps` steps: those with a count as often as it says, the open one (count 0) for
@@ -69,7 +69,7 @@ StatusOr<std::vector<uint32_t>> BodySequence(const Program& program, int64_t ste
 // what was measured until then. Errors: exit 1 when the run fails (every rank's finding is the same
 // one), exit 2 for options that do not go together, exit 5 for a checkpoint that cannot be used and
 // for tokens outside the vocabulary.
-StatusOr<RunReport> Execute(const Program& program, Machine& machine, const TokenSource& tokens,
+StatusOr<RunReport> Execute(const Program& program, Machine& machine, const SampleSource& samples,
                             const ExecuteOptions& options, const ExecuteHooks& hooks);
 
 }  // namespace tideline

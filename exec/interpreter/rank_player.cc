@@ -435,11 +435,15 @@ Status RankPlayer::RunHostTask(const SectionPlan& plan, uint32_t index, int64_t 
   }
   TL_RETURN_IF_ERROR(HostAccess(setting_.device, NameOf(instruction), index, ranges));
   switch (task.kind) {
-    case HostTaskKind::kLoadTokens: {
-      const size_t count = static_cast<size_t>(task.samples * task.sequence);
-      return setting_.tokens->Load(step, task.first_sample.At(coordinates_), setting_.vocabulary,
-                                   {static_cast<int32_t*>(AddressOf(operands[0])), count},
-                                   {static_cast<int32_t*>(AddressOf(operands[1])), count});
+    case HostTaskKind::kLoadTokens:
+    case HostTaskKind::kLoadImages: {
+      std::vector<std::span<std::byte>> spans;
+      for (const Operand& operand : operands) {
+        spans.push_back(
+            {static_cast<std::byte*>(AddressOf(operand)), static_cast<size_t>(operand.bytes)});
+      }
+      return setting_.samples->Load(task, step, task.first_sample.At(coordinates_),
+                                    setting_.vocabulary, spans);
     }
     case HostTaskKind::kReadLoss: {
       float loss = 0;

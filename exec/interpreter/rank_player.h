@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "exec/data/token_source.h"
+#include "exec/data/sample_source.h"
 #include "exec/device/device.h"
 #include "exec/device/launch.h"
 #include "exec/interpreter/finite_watch.h"
@@ -46,8 +46,8 @@ class RankPlayer {
     Device device = nullptr;
     int32_t rank = 0;
     bool eager = false;
-    const TokenSource* tokens = nullptr;
-    int64_t vocabulary = 0;                 // tokens must be below it; 0: any
+    const SampleSource* samples = nullptr;
+    int64_t vocabulary = 0;                 // tokens and labels must be below it; 0: any
     PositionBoard* positions = nullptr;     // may be null
     const WeightSource* weights = nullptr;  // null: random initial values
     NonFiniteFindings* findings = nullptr;  // not null: look at everything that is written

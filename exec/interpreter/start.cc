@@ -17,16 +17,16 @@ std::optional<AdamSettings> OptimizerOf(const Program& program) {
 }
 
 // What a checkpoint of this run says and holds.
-Status DescribeOwn(const Program& program, const TokenSource& tokens, const ExecuteOptions& options,
-                   const ProgramState& state, Start& start) {
+Status DescribeOwn(const Program& program, const SampleSource& samples,
+                   const ExecuteOptions& options, const ProgramState& state, Start& start) {
   TL_ASSIGN_OR_RETURN(start.saved, EachElementOnce(state));
   CheckpointManifest& manifest = start.manifest;
   manifest.graph_hash = program.graph_hash;
   manifest.plan_hash = options.plan_hash;
   manifest.global_batch = program.global_batch;
   manifest.seed = program.seed;
-  manifest.data_origin = tokens.origin();
-  manifest.data_hash = tokens.hash();
+  manifest.data_origin = samples.origin();
+  manifest.data_hash = samples.hash();
   manifest.optimizer = OptimizerOf(program);
   manifest.tensors = state.tensors;
   for (const std::vector<StatePiece>& pieces : start.saved) {
@@ -74,7 +74,7 @@ Status FindCheckpoint(const ProgramState& state, const ExecuteOptions& options, 
   return absl::OkStatus();
 }
 
-Status OpenCheckpoints(const Program& program, const TokenSource& tokens,
+Status OpenCheckpoints(const Program& program, const SampleSource& samples,
                        const ExecuteOptions& options, Start& start) {
   if (options.checkpoint_folder.empty()) {
     if (!options.resume) return absl::OkStatus();
@@ -85,7 +85,7 @@ Status OpenCheckpoints(const Program& program, const TokenSource& tokens,
                                    " is not a number of steps; give 1 or more"));
   }
   TL_ASSIGN_OR_RETURN(const ProgramState state, MapState(program));
-  TL_RETURN_IF_ERROR(DescribeOwn(program, tokens, options, state, start));
+  TL_RETURN_IF_ERROR(DescribeOwn(program, samples, options, state, start));
   TL_ASSIGN_OR_RETURN(start.folder, OpenFolder(options));
   if (options.resume) return FindCheckpoint(state, options, start);
   return start.folder ? CheckUnused(*start.folder, options) : absl::OkStatus();
@@ -106,10 +106,10 @@ Status OpenWeights(const Program& program, const ExecuteOptions& options, Start&
 
 }  // namespace
 
-StatusOr<Start> FindStart(const Program& program, const TokenSource& tokens,
+StatusOr<Start> FindStart(const Program& program, const SampleSource& samples,
                           const ExecuteOptions& options) {
   Start start;
-  TL_RETURN_IF_ERROR(OpenCheckpoints(program, tokens, options, start));
+  TL_RETURN_IF_ERROR(OpenCheckpoints(program, samples, options, start));
   TL_RETURN_IF_ERROR(OpenWeights(program, options, start));
   return start;
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "exec/data/token_source.h"
+#include "exec/data/sample_source.h"
 #include "exec/interpreter/interpreter.h"
 #include "exec/memory/checkpoint.h"
 #include "exec/memory/restore.h"
@@ -32,7 +32,7 @@ struct Start {
 // Opens and checks all that is to be read; writes nothing but an empty folder and its lock, and in
 // a dry run not even that. Errors: exit 2 for options that do not go together, exit 5 for what
 // cannot be used.
-StatusOr<Start> FindStart(const Program& program, const TokenSource& tokens,
+StatusOr<Start> FindStart(const Program& program, const SampleSource& samples,
                           const ExecuteOptions& options);
 
 }  // namespace tideline

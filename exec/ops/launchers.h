@@ -44,6 +44,28 @@ Status LaunchAttentionGrad(const OpCall& call);
 Status LaunchMergeAttention(const OpCall& call);
 // dropout.cu
 Status LaunchDropout(const OpCall& call);
+// convolution.cu
+Status LaunchConvolution(const OpCall& call);
+Status LaunchConvolutionGrad(const OpCall& call);
+Status LaunchConvolutionWeightGrad(const OpCall& call);
+// batch_norm.cu
+Status LaunchBatchMoments(const OpCall& call);
+Status LaunchBatchNorm(const OpCall& call);
+Status LaunchBatchNormFixed(const OpCall& call);
+Status LaunchBatchNormTrack(const OpCall& call);
+Status LaunchBatchNormSums(const OpCall& call);
+Status LaunchBatchNormParameterGrad(const OpCall& call);
+Status LaunchBatchNormGrad(const OpCall& call);
+// pooling.cu
+Status LaunchMaxPool(const OpCall& call);
+Status LaunchMaxPoolGrad(const OpCall& call);
+Status LaunchAveragePool(const OpCall& call);
+Status LaunchAveragePoolGrad(const OpCall& call);
+Status LaunchPatches(const OpCall& call);
+Status LaunchPatchesGrad(const OpCall& call);
+// concat.cu
+Status LaunchConcat(const OpCall& call);
+Status LaunchSplit(const OpCall& call);
 // loss.cu
 Status LaunchCrossEntropy(const OpCall& call);
 Status LaunchCrossEntropyGrad(const OpCall& call);

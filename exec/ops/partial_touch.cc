@@ -18,6 +18,13 @@ std::string_view PartialTouchReason(Op op) {
     case Op::kAttention:
     case Op::kAttentionGrad:
       return "keys behind every query or outside the range of keys are never read";
+    case Op::kConvolution:
+    case Op::kConvolutionGrad:
+    case Op::kConvolutionWeightGrad:
+      return "each product touches the rows of its tile, and what lies between them is not";
+    case Op::kMaxPool:
+    case Op::kAveragePool:
+      return "windows that are further apart than wide pass over elements";
     case Op::kSlice:
       return "a rank takes its part of the input";
     case Op::kSquareSumParts:

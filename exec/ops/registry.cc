@@ -19,7 +19,7 @@ using Launcher = Status (*)(const OpCall& call);
 struct Entry {
   Op op;
   Launcher launch;
-  int outputs;  // the operands after the inputs; AdamW's master weights are one more
+  int outputs;  // the operands after the inputs; master weights and workspaces are one more
 };
 
 constexpr Entry kEntries[] = {
@@ -42,6 +42,15 @@ constexpr Entry kEntries[] = {
     {Op::kAttention, ops::LaunchAttention, 2},
     {Op::kMergeAttention, ops::LaunchMergeAttention, 2},
     {Op::kDropout, ops::LaunchDropout, 1},
+    {Op::kConvolution, ops::LaunchConvolution, 1},
+    {Op::kBatchMoments, ops::LaunchBatchMoments, 1},
+    {Op::kBatchNorm, ops::LaunchBatchNorm, 3},
+    {Op::kBatchNormTrack, ops::LaunchBatchNormTrack, 2},
+    {Op::kBatchNormFixed, ops::LaunchBatchNormFixed, 1},
+    {Op::kMaxPool, ops::LaunchMaxPool, 2},
+    {Op::kAveragePool, ops::LaunchAveragePool, 1},
+    {Op::kConcat, ops::LaunchConcat, 1},
+    {Op::kPatches, ops::LaunchPatches, 1},
     {Op::kReduceRows, ops::LaunchReduceRows, 1},
     {Op::kEmbeddingGrad, ops::LaunchEmbeddingGrad, 1},
     {Op::kAddPositionGrad, ops::LaunchAddPositionGrad, 1},
@@ -55,6 +64,15 @@ constexpr Entry kEntries[] = {
     {Op::kCausalSoftmaxGrad, ops::LaunchCausalSoftmaxGrad, 1},
     {Op::kCrossEntropyGrad, ops::LaunchCrossEntropyGrad, 1},
     {Op::kAttentionGrad, ops::LaunchAttentionGrad, 3},
+    {Op::kConvolutionGrad, ops::LaunchConvolutionGrad, 1},
+    {Op::kConvolutionWeightGrad, ops::LaunchConvolutionWeightGrad, 1},
+    {Op::kBatchNormSums, ops::LaunchBatchNormSums, 1},
+    {Op::kBatchNormParameterGrad, ops::LaunchBatchNormParameterGrad, 2},
+    {Op::kBatchNormGrad, ops::LaunchBatchNormGrad, 1},
+    {Op::kMaxPoolGrad, ops::LaunchMaxPoolGrad, 1},
+    {Op::kAveragePoolGrad, ops::LaunchAveragePoolGrad, 1},
+    {Op::kSplit, ops::LaunchSplit, 2},
+    {Op::kPatchesGrad, ops::LaunchPatchesGrad, 1},
     {Op::kFill, ops::LaunchFill, 1},
     {Op::kInitNormal, ops::LaunchInitNormal, 1},
     {Op::kAccumulate, ops::LaunchAccumulate, 1},
@@ -72,6 +90,37 @@ const Entry* Find(Op op) {
     if (entry.op == op) return &entry;
   }
   return nullptr;
+}
+
+// Operands of the op beyond its inputs and the outputs it always has: AdamW's master weights, the
+// workspace of a convolution.
+size_t MoreOutputs(Op op, size_t operands) {
+  const bool convolves =
+      op == Op::kConvolution || op == Op::kConvolutionGrad || op == Op::kConvolutionWeightGrad;
+  return (op == Op::kAdamW && operands == 5) || (convolves && operands == 4) ? 1 : 0;
+}
+
+// Ops of images that compute: there is code for fp32 only.
+bool IsFp32Only(Op op) {
+  switch (op) {
+    case Op::kConvolution:
+    case Op::kConvolutionGrad:
+    case Op::kConvolutionWeightGrad:
+    case Op::kBatchMoments:
+    case Op::kBatchNorm:
+    case Op::kBatchNormTrack:
+    case Op::kBatchNormFixed:
+    case Op::kBatchNormSums:
+    case Op::kBatchNormParameterGrad:
+    case Op::kBatchNormGrad:
+    case Op::kMaxPool:
+    case Op::kMaxPoolGrad:
+    case Op::kAveragePool:
+    case Op::kAveragePoolGrad:
+      return true;
+    default:
+      return false;
+  }
 }
 
 std::string TypeName(const Kernel& kernel, size_t operand) {
@@ -141,10 +190,17 @@ Status CheckTypes(const Kernel& kernel) {
                            (kernel.op == Op::kEmbeddingGrad && operand == 0) ||
                            (kernel.op == Op::kCrossEntropy && operand == 1) ||
                            (kernel.op == Op::kCrossEntropyPartial && operand == 1) ||
-                           (kernel.op == Op::kCrossEntropyGrad && operand == 1);
+                           (kernel.op == Op::kCrossEntropyGrad && operand == 1) ||
+                           (kernel.op == Op::kMaxPool && operand == 2) ||
+                           (kernel.op == Op::kMaxPoolGrad && operand == 1);
     if (ids && !takes_ids) {
       return InputError(absl::StrCat("kernel ", name, ": operand ", operand,
                                      " is int32; it must be fp32, bf16 or fp16"));
+    }
+    if (SizeOf(dtype) == 2 && IsFp32Only(kernel.op)) {
+      return UnavailableError(absl::StrCat("kernel ", name, ": execution in ",
+                                           std::string(Name(dtype)),
+                                           " is not available: plan with --pin dtype=fp32"));
     }
   }
   return CheckSumTypes(kernel);
@@ -270,8 +326,7 @@ Status CheckSupported(const Kernel& kernel) {
                                    " has no kernel; collectives are instructions of their own"));
   }
   const size_t count = kernel.operands.size();
-  const size_t outputs =
-      static_cast<size_t>(entry->outputs) + (kernel.op == Op::kAdamW && count == 5 ? 1 : 0);
+  const size_t outputs = static_cast<size_t>(entry->outputs) + MoreOutputs(kernel.op, count);
   const std::string name(Name(kernel.op));
   if (count < outputs) {
     return InputError(

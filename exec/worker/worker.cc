@@ -1,9 +1,10 @@
 #include "exec/worker/worker.h"
 
+#include <memory>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "exec/data/token_source.h"
+#include "exec/data/open_source.h"
 #include "exec/interpreter/interpreter.h"
 #include "exec/memory/capacity.h"
 #include "exec/worker/backend.h"
@@ -48,7 +49,7 @@ Status CheckProgram(const Program& program, const WorkerRequest& request) {
 // which instruction made the first value that is no finite number. One operation after the other,
 // so that the answer is always the same.
 std::string FirstNonFinite(const WorkerRequest& request, const Program& program,
-                           const TokenSource& tokens, int64_t steps) {
+                           const SampleSource& samples, int64_t steps) {
   ExecuteOptions options = OptionsOf(request);
   options.steps = steps;
   options.resume = !options.checkpoint_folder.empty();
@@ -58,7 +59,7 @@ std::string FirstNonFinite(const WorkerRequest& request, const Program& program,
   StatusOr<MachinePtr> machine = OpenMachine(serial, static_cast<int>(program.ranks.size()));
   if (!machine.ok())
     return absl::StrCat("it could not be played again: ", machine.status().message());
-  const StatusOr<RunReport> again = Execute(program, **machine, tokens, options, {});
+  const StatusOr<RunReport> again = Execute(program, **machine, samples, options, {});
   if (!again.ok()) {
     return absl::StrCat("it could not be played again: ", again.status().message());
   }
@@ -72,8 +73,8 @@ StatusOr<RunReport> Serve(
     Program& program, std::optional<PositionBoard>& board) {
   TL_ASSIGN_OR_RETURN(program, Parse(request.program));
   TL_RETURN_IF_ERROR(CheckProgram(program, request));
-  TL_ASSIGN_OR_RETURN(const TokenSource tokens,
-                      TokenSource::Open(request.data_path, program.sequence, program.global_batch));
+  TL_ASSIGN_OR_RETURN(const std::unique_ptr<const SampleSource> samples,
+                      OpenSamples(program, request.data_path, VocabularyOf(program)));
   if (board_descriptor >= 0) {
     TL_ASSIGN_OR_RETURN(
         board, PositionBoard::Attach(board_descriptor, static_cast<int>(program.ranks.size())));
@@ -85,13 +86,13 @@ StatusOr<RunReport> Serve(
   hooks.sink = request.record ? &sink : nullptr;
   hooks.observer = &sink;
   hooks.positions = board ? &*board : nullptr;
-  StatusOr<RunReport> report = Execute(program, *machine, tokens, OptionsOf(request), hooks);
+  StatusOr<RunReport> report = Execute(program, *machine, *samples, OptionsOf(request), hooks);
   if (!report.ok() || report->finding.empty()) return report;
   machine.reset();
   sink.OnNote("the run has diverged and is played again to find where");
   absl::StrAppend(
       &report->finding, "; ",
-      FirstNonFinite(request, program, tokens, static_cast<int64_t>(report->losses.size())));
+      FirstNonFinite(request, program, *samples, static_cast<int64_t>(report->losses.size())));
   return report;
 }
 

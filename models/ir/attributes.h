@@ -55,6 +55,18 @@ enum class Op : uint8_t {
                     // from its results over each
   kDropout,  // x[b,..,s,h] -> y        dropout; position_offset of s; row_offset of dimension 1
              // of four or more. Its own gradient
+  // Of images [n, channels, height, width]: n samples, i and o channels in and out, c channels.
+  kConvolution,   // x[n,i,h,w], weight[o,i,r,s] -> y[n,o,p,q], workspace   window: stride, padding
+  kBatchMoments,  // x[n,c,h,w] -> moments[1,3,c] (fp32): mean, sum of squared distances, count
+  kBatchNorm,     // x, moments[g,3,c] of g parts of the batch, gamma, beta -> y, mean, rstd
+                  // epsilon
+  kBatchNormTrack,  // moments -> mean[c], variance[c] (inout, fp32)    constant: the new value's
+                    // share
+  kBatchNormFixed,  // x, mean, variance, gamma, beta -> y       epsilon; for evaluation
+  kMaxPool,         // x[n,c,h,w] -> y[n,c,p,q], index[n,c,p,q] (int32: h * width + w)      window
+  kAveragePool,     // x[n,c,h,w] -> y[n,c,p,q]                window, without padding
+  kConcat,          // a, b -> y                               dimension
+  kPatches,         // x[n,c,h,w] -> y[n, patches, c * r * s]  window: stride = size
   // Backward.
   kReduceRows,              // dy -> dbias (inout)          equation, e.g. "bsn->n"
   kEmbeddingGrad,           // ids, dy -> dtable (inout)    row_offset
@@ -71,6 +83,15 @@ enum class Op : uint8_t {
                             // row_offset.
                             // Scalar, when given: multiplies loss_scale
   kAttentionGrad,           // do, q, k, v, o, lse -> dq, dk, dv     as kAttention
+  kConvolutionGrad,         // dy, weight -> dx, workspace                    window
+  kConvolutionWeightGrad,   // dy, x -> dweight (inout), workspace            window
+  kBatchNormSums,           // dy, x, mean, rstd -> sums[3,c] (fp32): of dy, of dy xhat, of 1
+  kBatchNormParameterGrad,  // sums -> dgamma (inout), dbeta (inout)
+  kBatchNormGrad,           // dy, x, gamma, mean, rstd, sums of the whole batch -> dx
+  kMaxPoolGrad,             // dy, index -> dx                                window
+  kAveragePoolGrad,         // dy -> dx                                       window
+  kSplit,                   // y -> a, b                                      dimension
+  kPatchesGrad,             // dy -> dx                                       window
   // Step and memory.
   kFill,            // -> y                         constant
   kInitNormal,      // -> y                         init_stddev; seeded by (seed, parameter, global
@@ -83,12 +104,22 @@ enum class Op : uint8_t {
   kSquareSumParts,  // gradient -> parts[n, SquareSum::kValues] (fp32)   norm_spans; element_offset:
                     // exact sums of squares of n runs of elements (base/square_sum.h)
   kSquareSum,       // parts -> total[SquareSum::kValues] (inout)    accumulate
-  // Between ranks of the tensor axis; lowered to Collective instructions, never to kernels.
+  // Between ranks of an axis; lowered to Collective instructions, never to kernels.      axis
   kAllReduce,      // x -> y (sum, or maximum when `maximum`)
   kAllGather,      // x -> y                       dimension: concatenated over the axis
   kReduceScatter,  // x -> y                       dimension: summed, then cut over the axis
   kSlice,          // x -> y                       dimension: this rank's part, no traffic
   kCount,
+};
+
+// Where an operator looks at an image: windows of this size, `stride` apart both ways, over the
+// image with `padding` zeros around it.
+struct SpatialWindow {
+  int32_t height = 0;  // convolutions have the size of their weight: 0
+  int32_t width = 0;
+  int32_t stride = 1;
+  int32_t padding = 0;
+  bool operator==(const SpatialWindow&) const = default;
 };
 
 // A run of elements of a parameter bucket that AdamW treats alike.
@@ -169,6 +200,8 @@ struct Attributes {
   bool inverse = false;
   bool maximum = false;
   int32_t dimension = 0;
+  Axis axis = Axis::kTensor;
+  SpatialWindow window;
   float scale = 1.0f;  // kEinsum, kAttention: multiplies the finished sum
   float constant = 0.0f;
   float epsilon = 0.0f;

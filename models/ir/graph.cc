@@ -76,12 +76,15 @@ Status ValidateAlias(const Graph& graph, const Tensor& tensor) {
 }
 
 // True when some tensor on the alias chain of `id` is made by a node before `node`, or is given
-// (tokens, parameters).
+// (inputs, parameters, state).
 bool MadeBefore(const Graph& graph, TensorId id, NodeId node) {
   for (; id != kNone; id = graph.tensors[id].alias_of) {
     const Tensor& tensor = graph.tensors[id];
     if (tensor.producer != kNone) return tensor.producer < node;
-    if (tensor.role == TensorRole::kTokens || tensor.role == TensorRole::kParameter) return true;
+    if (tensor.role == TensorRole::kInput || tensor.role == TensorRole::kParameter ||
+        tensor.role == TensorRole::kState) {
+      return true;
+    }
   }
   return false;
 }

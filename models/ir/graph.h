@@ -27,15 +27,23 @@ using TensorId = int32_t;
 using NodeId = int32_t;
 inline constexpr int32_t kNone = -1;
 
-// What a tensor is to the model. kTokens: integer ids or targets, [batch, sequence].
-enum class TensorRole : uint8_t { kTokens, kParameter, kActivation, kGradient, kParameterGradient };
+// What a tensor is to the model.
+enum class TensorRole : uint8_t {
+  kInput,  // what is given with each sample: ids or targets [batch, sequence], images
+  kParameter,
+  kActivation,
+  kGradient,
+  kParameterGradient,
+  kWorkspace,  // scratch of the node that makes it; nothing reads it afterwards
+  kState,      // kept from step to step and changed in place, but not trained: running statistics
+};
 
 struct Tensor {
   std::string name{};            // unique; parameters: "layers.3.attention.qkv.weight"
   std::vector<int64_t> shape{};  // extents on one rank
   DType dtype = DType::kF32;
   TensorRole role = TensorRole::kActivation;
-  NodeId producer = kNone;    // kNone for tokens and parameters
+  NodeId producer = kNone;    // kNone for inputs, parameters and state
   TensorId alias_of = kNone;  // a contiguous slice of that tensor's storage
   int64_t alias_offset = 0;   // first element of the slice
   int32_t batch_dim = kNone;  // the dimension that grows with the micro-batch
@@ -44,7 +52,7 @@ struct Tensor {
   // Empty: all whole. The full extent of dimension d is shape[d] * size(axis).
   std::vector<int8_t> cut_by{};
 
-  // Parameters only.
+  // Parameters, and what of it applies to state.
   int32_t layer = kNone;  // block that owns it
   int32_t tensor_parallel_dim =
       kNone;  // the dimension that 1-D tensor parallelism cuts; kNone: replicated
@@ -78,10 +86,10 @@ struct Graph {
   std::string name;
   std::vector<Tensor> tensors;
   std::vector<Node> nodes;
-  int32_t blocks = 0;  // number of values of Node::layer: transformer layers + 2
-  int64_t batch = 1;   // micro-batch the shapes are for
-  int64_t sequence = 0;
-  TensorId loss = kNone;  // per-token losses, [batch, sequence] fp32
+  int32_t blocks = 0;     // number of values of Node::layer: transformer layers + 2
+  int64_t batch = 1;      // micro-batch the shapes are for
+  int64_t sequence = 0;   // tokens of a sample; 1 where a sample has one label
+  TensorId loss = kNone;  // the loss of each token or label, [batch, sequence] fp32
 };
 
 // Elements of a shape; 1 for a scalar.

@@ -82,6 +82,15 @@ void AddAttributes(const Attributes& attributes, CanonicalText& text) {
     text.Add(std::string_view("dropout")).Add(dropout.rate).Add(dropout.site);
     text.Add(dropout.first_sample);
   }
+  // Likewise.
+  if (attributes.axis != Axis::kTensor) {
+    text.Add(std::string_view("axis")).Add(attributes.axis);
+  }
+  if (attributes.window != SpatialWindow()) {
+    const SpatialWindow& window = attributes.window;
+    text.Add(std::string_view("window")).Add(window.height).Add(window.width);
+    text.Add(window.stride).Add(window.padding);
+  }
 }
 
 std::string Canonical(const Graph& graph) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -48,6 +49,8 @@ class Differentiator final : public GradientEmitter {
   float loss_scale() const override { return loss_scale_; }
   Status Emit(Op op, Attributes attributes, std::vector<TensorId> inputs, std::vector<int> of,
               const std::string& suffix) override;
+  StatusOr<TensorId> Intermediate(Op op, Attributes attributes, std::vector<TensorId> inputs,
+                                  const std::string& suffix) override;
   void Pass(int of, TensorId gradient) override;
 
  private:
@@ -56,6 +59,7 @@ class Differentiator final : public GradientEmitter {
   Place PlaceOf(TensorId tensor) const;
   Status DifferentiateNode(NodeId id);
   Status AppendNode(Node node);
+  void AddWorkspace(Node& node);
 
   TensorId AddTensor(const std::string& name, TensorId of);
   TensorId AddView(const std::string& name, TensorId of, TensorId storage, int64_t offset);
@@ -75,6 +79,7 @@ class Differentiator final : public GradientEmitter {
   std::map<TensorId, std::map<Place, Region>> regions_;  // by storage
   std::map<std::pair<NodeId, int>, int> use_of_input_;   // number of a use, by (node, input)
   std::map<TensorId, int> parameter_uses_;               // how many
+  std::vector<bool> trained_;   // by storage: a parameter, or made from one
   std::set<TensorId> movable_;  // gradients made by one node for one use: may become slices
 
   NodeId node_id_ = kNone;
@@ -105,8 +110,19 @@ Place Differentiator::PlaceOf(TensorId tensor) const {
 }
 
 void Differentiator::CollectUses() {
+  trained_.assign(graph_.tensors.size(), false);
+  for (size_t id = 0; id < graph_.tensors.size(); ++id) {
+    trained_[id] = graph_.tensors[id].role == TensorRole::kParameter;
+  }
   for (NodeId id = 0; id < forward_nodes_; ++id) {
     const Node& node = graph_.nodes[id];
+    const bool trained = std::any_of(node.inputs.begin(), node.inputs.end(), [&](TensorId input) {
+      return trained_[Storage(graph_, input)];
+    });
+    for (const TensorId output : node.outputs) {
+      const TensorId storage = Storage(graph_, output);
+      trained_[storage] = trained_[storage] || trained;
+    }
     for (int input = 0; input < static_cast<int>(node.inputs.size()); ++input) {
       const TensorId tensor = node.inputs[input];
       const TensorRole role = graph_.tensors[tensor].role;
@@ -218,8 +234,11 @@ Status Differentiator::Emit(Op op, Attributes attributes, std::vector<TensorId> 
   node.layer = node_.layer;
   node.phase = Phase::kBackward;
   node.forward_node = node_id_;
+  const bool any_trained = std::any_of(of.begin(), of.end(), [&](int input) {
+    return trained_[Storage(graph_, node_.inputs[input])];
+  });
+  if (!any_trained) return absl::OkStatus();
   for (int input : of) {
-    if (graph_.tensors[node_.inputs[input]].role == TensorRole::kTokens) return absl::OkStatus();
     bool is_parameter = false;
     const TensorId gradient = NewGradient(input, is_parameter);
     node.outputs.push_back(gradient);
@@ -231,7 +250,50 @@ Status Differentiator::Emit(Op op, Attributes attributes, std::vector<TensorId> 
     }
   }
   node.attributes = std::move(attributes);
+  AddWorkspace(node);
   return AppendNode(std::move(node));
+}
+
+StatusOr<TensorId> Differentiator::Intermediate(Op op, Attributes attributes,
+                                                std::vector<TensorId> inputs,
+                                                const std::string& suffix) {
+  std::vector<OperandSpec> specs;
+  for (const TensorId input : inputs) specs.push_back(SpecOf(graph_.tensors[input]));
+  TL_ASSIGN_OR_RETURN(const std::vector<OperandSpec> outputs, InferOutputs(op, attributes, specs));
+  Tensor tensor;
+  tensor.name = absl::StrCat(node_.name, ".grad.", suffix);
+  tensor.shape = outputs[0].shape;
+  tensor.dtype = outputs[0].dtype;
+  tensor.role = TensorRole::kGradient;
+  graph_.tensors.push_back(std::move(tensor));
+  const TensorId made = static_cast<TensorId>(graph_.tensors.size()) - 1;
+  Node node;
+  node.name = absl::StrCat("grad:", node_.name, ":", suffix);
+  node.op = op;
+  node.attributes = std::move(attributes);
+  node.inputs = std::move(inputs);
+  node.outputs = {made};
+  node.layer = node_.layer;
+  node.phase = Phase::kBackward;
+  node.forward_node = node_id_;
+  TL_RETURN_IF_ERROR(AppendNode(std::move(node)));
+  return made;
+}
+
+// The scratch of the op, as its last output.
+void Differentiator::AddWorkspace(Node& node) {
+  std::vector<OperandSpec> operands;
+  for (const TensorId input : node.inputs) operands.push_back(SpecOf(graph_.tensors[input]));
+  for (const TensorId output : node.outputs) operands.push_back(SpecOf(graph_.tensors[output]));
+  const std::optional<OperandSpec> workspace = WorkspaceOf(node.op, node.attributes, operands);
+  if (!workspace) return;
+  Tensor tensor;
+  tensor.name = node.name + ".workspace";
+  tensor.shape = workspace->shape;
+  tensor.dtype = workspace->dtype;
+  tensor.role = TensorRole::kWorkspace;
+  graph_.tensors.push_back(std::move(tensor));
+  node.outputs.push_back(static_cast<TensorId>(graph_.tensors.size()) - 1);
 }
 
 void Differentiator::Pass(int of, TensorId gradient) {
@@ -354,8 +416,7 @@ std::vector<TensorId> SavedStorages(const Graph& training) {
       const Tensor& tensor = training.tensors[storage];
       const bool forward =
           tensor.producer == kNone || training.nodes[tensor.producer].phase == Phase::kForward;
-      const bool kept =
-          tensor.role == TensorRole::kActivation || tensor.role == TensorRole::kTokens;
+      const bool kept = tensor.role == TensorRole::kActivation || tensor.role == TensorRole::kInput;
       if (forward && kept) saved.insert(storage);
     }
   }

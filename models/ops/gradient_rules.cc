@@ -1,5 +1,7 @@
 #include "models/ops/gradient_rules.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "models/ops/equation.h"
 #include "models/ops/op_table.h"
@@ -132,6 +134,54 @@ Status CrossEntropyRule(GradientEmitter& emitter) {
                       {Input(emitter, 0), Input(emitter, 1), Output(emitter, 1)}, {0}, "logits");
 }
 
+Status ConvolutionRule(GradientEmitter& emitter) {
+  const TensorId dy = emitter.output_gradient();
+  Attributes attributes;
+  attributes.window = emitter.node().attributes.window;
+  TL_RETURN_IF_ERROR(
+      emitter.Emit(Op::kConvolutionGrad, attributes, {dy, Input(emitter, 1)}, {0}, "x"));
+  return emitter.Emit(Op::kConvolutionWeightGrad, attributes, {dy, Input(emitter, 0)}, {1},
+                      "weight");
+}
+
+// The gradient with respect to x goes through the moments as well; they get none of their own.
+Status BatchNormRule(GradientEmitter& emitter) {
+  const TensorId dy = emitter.output_gradient();
+  const TensorId x = Input(emitter, 0);
+  const TensorId gamma = Input(emitter, 2);
+  const TensorId mean = Output(emitter, 1);
+  const TensorId rstd = Output(emitter, 2);
+  TL_ASSIGN_OR_RETURN(const TensorId sums,
+                      emitter.Intermediate(Op::kBatchNormSums, {}, {dy, x, mean, rstd}, "sums"));
+  TL_RETURN_IF_ERROR(emitter.Emit(Op::kBatchNormParameterGrad, {}, {sums}, {2, 3}, "parameters"));
+  return emitter.Emit(Op::kBatchNormGrad, {}, {dy, x, gamma, mean, rstd, sums}, {0}, "x");
+}
+
+// The gradient of an op that moves windows or patches over x, from dy and what else it reads.
+Status WindowRule(GradientEmitter& emitter, Op gradient, std::vector<TensorId> inputs) {
+  Attributes attributes;
+  attributes.window = emitter.node().attributes.window;
+  return emitter.Emit(gradient, attributes, std::move(inputs), {0}, "x");
+}
+
+Status MaxPoolRule(GradientEmitter& emitter) {
+  return WindowRule(emitter, Op::kMaxPoolGrad, {emitter.output_gradient(), Output(emitter, 1)});
+}
+
+Status AveragePoolRule(GradientEmitter& emitter) {
+  return WindowRule(emitter, Op::kAveragePoolGrad, {emitter.output_gradient()});
+}
+
+Status PatchesRule(GradientEmitter& emitter) {
+  return WindowRule(emitter, Op::kPatchesGrad, {emitter.output_gradient()});
+}
+
+Status ConcatRule(GradientEmitter& emitter) {
+  Attributes attributes;
+  attributes.dimension = emitter.node().attributes.dimension;
+  return emitter.Emit(Op::kSplit, attributes, {emitter.output_gradient()}, {0, 1}, "parts");
+}
+
 Status CastRule(GradientEmitter& emitter) {
   return emitter.Emit(Op::kCast, {}, {emitter.output_gradient()}, {0}, "x");
 }
@@ -170,6 +220,18 @@ GradientRule GradientRuleOf(Op op) {
       return DropoutRule;
     case Op::kCrossEntropy:
       return CrossEntropyRule;
+    case Op::kConvolution:
+      return ConvolutionRule;
+    case Op::kBatchNorm:
+      return BatchNormRule;
+    case Op::kMaxPool:
+      return MaxPoolRule;
+    case Op::kAveragePool:
+      return AveragePoolRule;
+    case Op::kPatches:
+      return PatchesRule;
+    case Op::kConcat:
+      return ConcatRule;
     case Op::kCast:
       return CastRule;
     default:

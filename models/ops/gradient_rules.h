@@ -23,10 +23,14 @@ class GradientEmitter {
   virtual float loss_scale() const = 0;
 
   // Emits a node whose outputs are the gradients with respect to the forward inputs `of`, in order.
-  // Inputs without a gradient (tokens) are not asked for. The node is named
-  // "grad:<forward node>:<suffix>".
+  // Nothing is emitted when none of those depends on a parameter. The op's workspace is added. The
+  // node is named "grad:<forward node>:<suffix>".
   virtual Status Emit(Op op, Attributes attributes, std::vector<TensorId> inputs,
                       std::vector<int> of, const std::string& suffix) = 0;
+  // Emits a node whose only output is a tensor that other nodes of the rule read.
+  virtual StatusOr<TensorId> Intermediate(Op op, Attributes attributes,
+                                          std::vector<TensorId> inputs,
+                                          const std::string& suffix) = 0;
   // The gradient with respect to forward input `of` is `gradient` itself; no node is needed.
   virtual void Pass(int of, TensorId gradient) = 0;
 };

@@ -18,6 +18,7 @@ enum class ElementKind : char {
   kAny = 's',          // any type
   kAccumulator = 'g',  // output: any floating type; inout exactly when attributes.accumulate
   kModified = 'm',     // output: any floating type; always inout
+  kWorkspace = 'w',    // output: scratch of the kernel, fp32
 };
 
 struct OperandInfo {

@@ -116,6 +116,15 @@ StatusOr<IndexDescription> Describe(Op op, const Attributes& attributes,
                                    "'"));
   }
   description.whole = info.whole;
+  if (op == Op::kConcat || op == Op::kSplit) {
+    const std::string& letters = description.inputs[0];
+    const size_t joined = static_cast<size_t>(attributes.dimension);
+    if (attributes.dimension < 0 || joined >= letters.size()) {
+      return InputError(absl::StrCat(info.name, ": dimension ", attributes.dimension,
+                                     " is none of the ", letters.size(), " of its operands"));
+    }
+    description.whole = letters.substr(joined, 1);
+  }
   description.positional = info.positional;
   description.gathered = info.gathered;
   return description;

@@ -9,6 +9,7 @@
 #define TIDELINE_MODELS_OPS_OP_TABLE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,7 +49,7 @@ struct IndexDescription {
 enum class WorkClass : uint8_t { kGemm, kBatchedGemm, kMemoryBound, kNone };
 struct Work {
   WorkClass work_class = WorkClass::kMemoryBound;
-  double flops = 0;        // executed, 2 per multiply-add; only matrix products count
+  double flops = 0;        // executed, 2 per multiply-add; only matrix products and convolutions
   double model_flops = 0;  // as people quote them: causal attention half (DEFINITIONS 10)
   int64_t bytes_read = 0;
   int64_t bytes_written = 0;
@@ -74,10 +75,11 @@ Access OutputAccess(Op op, const Attributes& attributes, int output);
 
 // Shapes, dtypes and access of the outputs. The compute type is that of the first floating input;
 // statistics and losses are fp32; an accumulated output is fp32 here, while the caller may have it
-// in another floating type. Errors (exit 5 kind) name the op, the operand and the two extents that
-// disagree, or say that the inputs do not determine the output (kEmbeddingGrad, kAddPositionGrad,
-// kFill, kInitNormal, kScale, kSumLoss, kAdamW, kAllGather, kReduceScatter, kSlice: whoever builds
-// those brings the outputs and calls CheckOperands).
+// in another floating type. A workspace is the last of them, where the op needs one. Errors (exit 5
+// kind) name the op, the operand and the two extents that disagree, or say that the inputs do not
+// determine the output (kEmbeddingGrad, kAddPositionGrad, gradients of convolutions, pools and
+// patches, kSplit, kFill, kInitNormal, kScale, kSumLoss, kAdamW, kAllGather, kReduceScatter,
+// kSlice: whoever builds those brings the outputs and calls CheckOperands).
 StatusOr<std::vector<OperandSpec>> InferOutputs(Op op, const Attributes& attributes,
                                                 const std::vector<OperandSpec>& inputs);
 
@@ -88,10 +90,17 @@ Status CheckOperands(Op op, const Attributes& attributes, const std::vector<Oper
 // Keys that attention takes at a time (DEFINITIONS 12a).
 inline constexpr int64_t kAttentionKeyBlock = 64;
 
+// The scratch that the op needs beside these operands (inputs, then outputs), as one more output.
+std::optional<OperandSpec> WorkspaceOf(Op op, const Attributes& attributes,
+                                       const std::vector<OperandSpec>& operands);
+
 // Work of one op instance; operands are inputs then outputs and satisfy CheckOperands. FLOPs and
-// m, n, k, batch follow from the letters of the equation (kEinsum) or are those of the products
-// that attention fuses; every other op is bound by memory. Bytes are those of the operands, except
-// that table look-ups touch only their rows. Collectives have no work (kNone).
+// m, n, k, batch follow from the letters of the equation (kEinsum) or the extents of a convolution,
+// which is one product per sample, or are those of the products that attention fuses; every other
+// op is bound by memory. Bytes are those of the
+// operands, except that table look-ups touch only their rows and that a convolution with a
+// workspace writes and reads its whole column matrix.
+// Collectives have no work (kNone).
 Work WorkOf(Op op, const Attributes& attributes, const std::vector<OperandSpec>& operands);
 
 }  // namespace tideline

@@ -1,10 +1,13 @@
 // Shape and type rules, derived from the letters of the op table.
+#include <algorithm>
 #include <array>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "models/ops/op_info.h"
 #include "models/ops/op_table.h"
+#include "models/ops/windows.h"
 
 namespace tideline {
 namespace {
@@ -70,6 +73,7 @@ Status CheckType(const OpInfo& info, const OperandInfo& operand, DType given, DT
       if (given != DType::kI32) return WrongType(info, operand, given, "int32");
       break;
     case ElementKind::kFloat32:
+    case ElementKind::kWorkspace:
       if (given != DType::kF32) return WrongType(info, operand, given, "fp32");
       break;
     case ElementKind::kCompute:
@@ -97,7 +101,84 @@ StatusOr<DType> ComputeType(const OpInfo& info, const std::vector<OperandSpec>& 
   return inputs.empty() ? DType::kF32 : inputs[0].dtype;
 }
 
-StatusOr<Extents> UnifyInputs(Op op, const IndexDescription& description,
+bool IsConvolution(Op op) {
+  return op == Op::kConvolution || op == Op::kConvolutionGrad || op == Op::kConvolutionWeightGrad;
+}
+
+bool MovesWindows(Op op) {
+  return IsConvolution(op) || op == Op::kMaxPool || op == Op::kMaxPoolGrad ||
+         op == Op::kAveragePool || op == Op::kAveragePoolGrad;
+}
+
+bool NormsOverBatch(Op op) {
+  return op == Op::kBatchMoments || op == Op::kBatchNorm || op == Op::kBatchNormTrack ||
+         op == Op::kBatchNormSums || op == Op::kBatchNormParameterGrad || op == Op::kBatchNormGrad;
+}
+
+// The number of windows follows from the image and the window.
+Status FixWindows(Op op, const Attributes& attributes, Extents& extents) {
+  const OpInfo& info = InfoOf(op);
+  const SpatialWindow& window = attributes.window;
+  const bool convolution = IsConvolution(op);
+  const int64_t sizes[] = {convolution ? extents.Of('r') : window.height,
+                           convolution ? extents.Of('s') : window.width};
+  // The gradient of a weight learns the size from its output.
+  if (convolution && (sizes[0] == 0 || sizes[1] == 0)) return absl::OkStatus();
+  const bool averages = op == Op::kAveragePool || op == Op::kAveragePoolGrad;
+  if (sizes[0] < 1 || sizes[1] < 1 || window.stride < 1 || window.padding < 0 ||
+      window.padding >= std::max(sizes[0], sizes[1]) || (averages && window.padding > 0)) {
+    return InputError(absl::StrCat(info.name, ": a window of ", sizes[0], " x ", sizes[1],
+                                   " with stride ", window.stride, " and padding ", window.padding,
+                                   "; sizes and stride are at least 1, padding is below the ",
+                                   averages ? "size and 0 in averages" : "size"));
+  }
+  constexpr char kImage[] = {'h', 'w'};
+  constexpr char kWindows[] = {'p', 'q'};
+  for (int side = 0; side < 2; ++side) {
+    const int64_t extent = extents.Of(kImage[side]);
+    const int64_t count = WindowsAlong(extent, sizes[side], window.stride, window.padding);
+    if (count < 1) {
+      return InputError(absl::StrCat(info.name, ": a window of ", sizes[side],
+                                     " does not fit into ", extent, " elements with padding ",
+                                     window.padding));
+    }
+    const int64_t known = extents.Of(kWindows[side]);
+    if (known != 0 && known != count) {
+      return InputError(absl::StrCat(info.name, ": ", known, " windows are given, but ", extent,
+                                     " elements have ", count, " of size ", sizes[side],
+                                     ", stride ", window.stride, " and padding ", window.padding));
+    }
+    extents.Fix(kWindows[side], count, "window");
+  }
+  return absl::OkStatus();
+}
+
+// An image is cut into patches without rest.
+Status FixPatches(const Attributes& attributes, Extents& extents) {
+  const SpatialWindow& window = attributes.window;
+  const int64_t height = extents.Of('h');
+  const int64_t width = extents.Of('w');
+  if (window.height < 1 || window.width < 1 || height % window.height != 0 ||
+      width % window.width != 0) {
+    return InputError(absl::StrCat("patches: an image of ", height, " x ", width,
+                                   " cannot be cut into patches of ", window.height, " x ",
+                                   window.width, "; choose sizes that divide"));
+  }
+  const std::pair<char, int64_t> sizes[] = {{'s', height / window.height * (width / window.width)},
+                                            {'k', extents.Of('c') * window.height * window.width}};
+  for (const auto& [letter, size] : sizes) {
+    const int64_t known = extents.Of(letter);
+    if (known != 0 && known != size) {
+      return InputError(absl::StrCat("patches: the other operand is ", known, " along '",
+                                     std::string(1, letter), "', the image gives ", size));
+    }
+    extents.Fix(letter, size, "patches");
+  }
+  return absl::OkStatus();
+}
+
+StatusOr<Extents> UnifyInputs(Op op, const Attributes& attributes,
+                              const IndexDescription& description,
                               const std::vector<OperandSpec>& inputs) {
   const OpInfo& info = InfoOf(op);
   Extents extents(info);
@@ -106,9 +187,12 @@ StatusOr<Extents> UnifyInputs(Op op, const IndexDescription& description,
   if (op == Op::kCrossEntropyPartial || op == Op::kCrossEntropyFinish) {
     extents.Fix('p', 2, "partial");
   }
+  // Mean, sum of squares and count, of as many parts as the batch has.
+  if (NormsOverBatch(op)) extents.Fix('m', 3, "moments");
+  if (op == Op::kBatchMoments) extents.Fix('g', 1, "moments");
   for (size_t input = 0; input < inputs.size(); ++input) {
     TL_RETURN_IF_ERROR(CheckType(info, info.inputs[input], inputs[input].dtype, compute));
-    if (info.inputs[input].letters == ".") continue;
+    if (info.inputs[input].letters == "." || op == Op::kConcat) continue;
     TL_RETURN_IF_ERROR(
         extents.Unify(description.inputs[input], info.inputs[input].name, inputs[input].shape));
   }
@@ -116,6 +200,10 @@ StatusOr<Extents> UnifyInputs(Op op, const IndexDescription& description,
     return InputError(absl::StrCat("rotary: operand x has head size ", inputs[0].shape.back(),
                                    "; it turns pairs, so the size must be even"));
   }
+  if (MovesWindows(op) && extents.Of('h') > 0) {
+    TL_RETURN_IF_ERROR(FixWindows(op, attributes, extents));
+  }
+  if (op == Op::kPatches) TL_RETURN_IF_ERROR(FixPatches(attributes, extents));
   return extents;
 }
 
@@ -157,6 +245,59 @@ Status CheckResized(Op op, const Attributes& attributes, const OperandSpec& x,
                                  attributes.dimension, ", where one is a multiple of the other"));
 }
 
+// kConcat, kSplit: all extents agree but those of `dimension`, which add up.
+Status CheckJoined(Op op, const Attributes& attributes, const OperandSpec& a, const OperandSpec& b,
+                   const OperandSpec& whole) {
+  const size_t joined = static_cast<size_t>(attributes.dimension);
+  bool fits = a.shape.size() == whole.shape.size() && b.shape.size() == whole.shape.size() &&
+              a.dtype == whole.dtype && b.dtype == whole.dtype;
+  for (size_t dimension = 0; fits && dimension < whole.shape.size(); ++dimension) {
+    const int64_t left = a.shape[dimension];
+    const int64_t right = b.shape[dimension];
+    const int64_t both = whole.shape[dimension];
+    fits = left >= 1 && right >= 1 &&
+           (dimension == joined ? left + right == both : left == both && right == both);
+  }
+  if (fits) return absl::OkStatus();
+  return InputError(absl::StrCat(InfoOf(op).name, ": a [", absl::StrJoin(a.shape, ","), "] and b [",
+                                 absl::StrJoin(b.shape, ","), "] do not make y [",
+                                 absl::StrJoin(whole.shape, ","), "] along dimension ",
+                                 attributes.dimension));
+}
+
+StatusOr<std::vector<OperandSpec>> InferConcat(const Attributes& attributes, const OperandSpec& a,
+                                               const OperandSpec& b) {
+  OperandSpec whole = a;
+  whole.access = Access::kWrite;
+  if (a.shape.size() == b.shape.size()) {
+    whole.shape[attributes.dimension] += b.shape[attributes.dimension];
+  }
+  TL_RETURN_IF_ERROR(CheckJoined(Op::kConcat, attributes, a, b, whole));
+  return std::vector<OperandSpec>{whole};
+}
+
+// The workspace, when one is given, is the one the op needs.
+Status CheckWorkspace(Op op, const Attributes& attributes, std::vector<OperandSpec> operands,
+                      size_t outputs) {
+  const OpInfo& info = InfoOf(op);
+  if (info.outputs.empty() || info.outputs.back().kind != ElementKind::kWorkspace) {
+    return absl::OkStatus();
+  }
+  std::optional<OperandSpec> given;
+  if (outputs == info.outputs.size()) {
+    given = operands.back();
+    operands.pop_back();
+  }
+  const std::optional<OperandSpec> needed = WorkspaceOf(op, attributes, operands);
+  if (needed.has_value() == given.has_value() && (!needed || needed->shape == given->shape)) {
+    return absl::OkStatus();
+  }
+  return InputError(absl::StrCat(
+      info.name, ": its workspace is ",
+      needed ? absl::StrCat("[", absl::StrJoin(needed->shape, ","), "]") : "none", ", given is ",
+      given ? absl::StrCat("[", absl::StrJoin(given->shape, ","), "]") : "none"));
+}
+
 // kAdamW, kScale, kFill and the like: shapes without letters agree in their number of elements.
 Status CheckUnlettered(Op op, const std::vector<OperandSpec>& inputs,
                        const std::vector<OperandSpec>& outputs) {
@@ -177,22 +318,40 @@ Status CheckUnlettered(Op op, const std::vector<OperandSpec>& inputs,
 
 }  // namespace
 
+std::optional<OperandSpec> WorkspaceOf(Op op, const Attributes& attributes,
+                                       const std::vector<OperandSpec>& operands) {
+  if (!IsConvolution(op)) return std::nullopt;
+  std::vector<std::vector<int64_t>> shapes;
+  for (const OperandSpec& operand : operands) shapes.push_back(operand.shape);
+  std::vector<int64_t> shape = ConvolutionScratch(op, ConvolutionOf(op, attributes, shapes));
+  if (shape.empty()) return std::nullopt;
+  return OperandSpec{std::move(shape), DType::kF32, Access::kWrite};
+}
+
 StatusOr<std::vector<OperandSpec>> InferOutputs(Op op, const Attributes& attributes,
                                                 const std::vector<OperandSpec>& inputs) {
   const OpInfo& info = InfoOf(op);
   TL_ASSIGN_OR_RETURN(const IndexDescription description, DescribeSpecs(op, attributes, inputs));
-  TL_ASSIGN_OR_RETURN(const Extents extents, UnifyInputs(op, description, inputs));
+  TL_ASSIGN_OR_RETURN(const Extents extents, UnifyInputs(op, attributes, description, inputs));
   TL_ASSIGN_OR_RETURN(const DType compute, ComputeType(info, inputs));
+  if (op == Op::kConcat) return InferConcat(attributes, inputs[0], inputs[1]);
   std::vector<OperandSpec> outputs;
   for (size_t output = 0; output < info.outputs.size(); ++output) {
     const OperandInfo& operand = info.outputs[output];
+    if (operand.kind == ElementKind::kWorkspace) {
+      std::vector<OperandSpec> operands = inputs;
+      operands.insert(operands.end(), outputs.begin(), outputs.end());
+      const std::optional<OperandSpec> workspace = WorkspaceOf(op, attributes, operands);
+      if (workspace) outputs.push_back(*workspace);
+      continue;
+    }
     OperandSpec spec;
     spec.access = OutputAccess(op, attributes, static_cast<int>(output));
     const bool fp32 = operand.kind == ElementKind::kFloat32 ||
                       (operand.kind == ElementKind::kAccumulator && attributes.accumulate);
-    spec.dtype = fp32 ? DType::kF32 : compute;
+    spec.dtype = operand.kind == ElementKind::kIds ? DType::kI32 : fp32 ? DType::kF32 : compute;
     const std::string& letters = description.outputs[output];
-    bool known = operand.letters != "." && !ChangesExtent(op);
+    bool known = operand.letters != "." && !ChangesExtent(op) && op != Op::kSplit;
     for (char letter : letters) {
       known = known && extents.Of(letter) > 0;
       spec.shape.push_back(extents.Of(letter));
@@ -210,7 +369,7 @@ Status CheckOperands(Op op, const Attributes& attributes, const std::vector<Oper
                      const std::vector<OperandSpec>& outputs) {
   const OpInfo& info = InfoOf(op);
   TL_ASSIGN_OR_RETURN(const IndexDescription description, DescribeSpecs(op, attributes, inputs));
-  TL_ASSIGN_OR_RETURN(Extents extents, UnifyInputs(op, description, inputs));
+  TL_ASSIGN_OR_RETURN(Extents extents, UnifyInputs(op, attributes, description, inputs));
   TL_ASSIGN_OR_RETURN(const DType compute, ComputeType(info, inputs));
   size_t least = 0;
   for (const OperandInfo& output : info.outputs) least += output.optional ? 0 : 1;
@@ -219,6 +378,8 @@ Status CheckOperands(Op op, const Attributes& attributes, const std::vector<Oper
                                    info.outputs.size()));
   }
   if (ChangesExtent(op)) return CheckResized(op, attributes, inputs[0], outputs[0]);
+  if (op == Op::kConcat) return CheckJoined(op, attributes, inputs[0], inputs[1], outputs[0]);
+  if (op == Op::kSplit) return CheckJoined(op, attributes, outputs[0], outputs[1], inputs[0]);
   for (size_t output = 0; output < outputs.size(); ++output) {
     const OperandInfo& operand = OutputInfo(info, output, outputs.size());
     TL_RETURN_IF_ERROR(CheckType(info, operand, outputs[output].dtype, compute));
@@ -231,6 +392,13 @@ Status CheckOperands(Op op, const Attributes& attributes, const std::vector<Oper
     }
     TL_RETURN_IF_ERROR(extents.Unify(letters, operand.name, outputs[output].shape));
   }
+  if (MovesWindows(op) && extents.Of('h') > 0) {
+    TL_RETURN_IF_ERROR(FixWindows(op, attributes, extents));
+  }
+  if (op == Op::kPatchesGrad) TL_RETURN_IF_ERROR(FixPatches(attributes, extents));
+  std::vector<OperandSpec> operands = inputs;
+  operands.insert(operands.end(), outputs.begin(), outputs.end());
+  TL_RETURN_IF_ERROR(CheckWorkspace(op, attributes, std::move(operands), outputs.size()));
   return CheckUnlettered(op, inputs, outputs);
 }
 

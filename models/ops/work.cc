@@ -1,11 +1,13 @@
 // FLOPs, bytes and matrix extents of one op instance.
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/check.h"
 #include "models/ops/equation.h"
 #include "models/ops/op_info.h"
 #include "models/ops/op_table.h"
+#include "models/ops/windows.h"
 
 namespace tideline {
 namespace {
@@ -91,6 +93,29 @@ void CountAttention(const Attributes& attributes, const std::vector<int64_t>& q,
   if (attributes.causal) work.model_flops /= 2;
 }
 
+// One product [o, irs] x [irs, pq] per sample, in forward and in both gradients.
+void CountConvolution(Op op, const Attributes& attributes, const std::vector<OperandSpec>& operands,
+                      Work& work) {
+  std::vector<std::vector<int64_t>> shapes;
+  for (const OperandSpec& operand : operands) shapes.push_back(operand.shape);
+  const ConvolutionShape shape = ConvolutionOf(op, attributes, shapes);
+  work.batch = shape.n;
+  work.m = shape.o;
+  work.n = shape.positions();
+  work.k = shape.terms();
+  if (op == Op::kConvolutionGrad) std::swap(work.m, work.k);
+  if (op == Op::kConvolutionWeightGrad) std::swap(work.n, work.k);
+  work.work_class = work.batch > 1 ? WorkClass::kBatchedGemm : WorkClass::kGemm;
+  work.flops = 2.0 * static_cast<double>(work.batch) * static_cast<double>(work.m) *
+               static_cast<double>(work.n) * static_cast<double>(work.k);
+  work.model_flops = work.flops;
+  if (operands.size() < 4) return;
+  const int64_t columns =
+      shape.n * shape.terms() * shape.positions() * SizeOf(operands.back().dtype);
+  work.bytes_read += columns;
+  work.bytes_written += columns - SpecBytes(operands.back());
+}
+
 }  // namespace
 
 Work WorkOf(Op op, const Attributes& attributes, const std::vector<OperandSpec>& operands) {
@@ -123,6 +148,11 @@ Work WorkOf(Op op, const Attributes& attributes, const std::vector<OperandSpec>&
                       work);
       break;
     }
+    case Op::kConvolution:
+    case Op::kConvolutionGrad:
+    case Op::kConvolutionWeightGrad:
+      CountConvolution(op, attributes, operands, work);
+      break;
     default:
       break;
   }

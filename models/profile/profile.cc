@@ -21,8 +21,8 @@ struct Uses {
 };
 
 bool IsHeld(TensorRole role) {
-  return role == TensorRole::kActivation || role == TensorRole::kTokens ||
-         role == TensorRole::kGradient;
+  return role == TensorRole::kActivation || role == TensorRole::kInput ||
+         role == TensorRole::kGradient || role == TensorRole::kWorkspace;
 }
 
 int64_t Pair(int32_t first, int32_t second) {
@@ -99,6 +99,7 @@ class Profiler {
   void ProfileForward(NodeId id, NodeProfile& profile) {
     const Node& node = graph_.nodes[id];
     EachStorage(node.outputs, [&](TensorId storage) {
+      if (!IsHeld(graph_.tensors[storage].role)) return;
       const int64_t bytes = Bytes(graph_.tensors[storage]);
       const Uses& uses = uses_[storage];
       if (uses.read_forward || storage == graph_.loss) {
@@ -129,7 +130,7 @@ class Profiler {
       };
       for (TensorId output : node.outputs) count(storages_[output]);
       for (TensorId input : node.inputs) {
-        if (StorageOf(input).role == TensorRole::kTokens) count(storages_[input]);
+        if (StorageOf(input).role == TensorRole::kInput) count(storages_[input]);
       }
     }
   }
@@ -208,7 +209,7 @@ class Profiler {
   void AddForwardInput(const Node& backward, TensorId input, NodeProfile& profile) {
     const TensorId storage = storages_[input];
     const TensorRole role = graph_.tensors[storage].role;
-    if (role != TensorRole::kActivation && role != TensorRole::kTokens) return;
+    if (role != TensorRole::kActivation && role != TensorRole::kInput) return;
     bool is_input = false;
     for (TensorId given : graph_.nodes[backward.forward_node].inputs) {
       is_input = is_input || storages_[given] == storage;
@@ -222,7 +223,7 @@ class Profiler {
     int64_t level = 0;
     for (size_t id = 0; id < graph_.tensors.size(); ++id) {
       const Tensor& tensor = graph_.tensors[id];
-      if (tensor.role == TensorRole::kTokens && tensor.alias_of == kNone) level += Bytes(tensor);
+      if (tensor.role == TensorRole::kInput && tensor.alias_of == kNone) level += Bytes(tensor);
     }
     profile_.peak_activation_bytes = level;
     for (NodeId id = 0; id < Nodes(); ++id) {

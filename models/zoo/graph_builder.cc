@@ -16,8 +16,28 @@ TensorId GraphBuilder::Tokens(const std::string& name) {
   tensor.name = name;
   tensor.shape = {graph_.batch, graph_.sequence};
   tensor.dtype = DType::kI32;
-  tensor.role = TensorRole::kTokens;
+  tensor.role = TensorRole::kInput;
   tensor.batch_dim = 0;
+  return Append(std::move(tensor));
+}
+
+TensorId GraphBuilder::Images(const std::string& name, std::vector<int64_t> extents) {
+  Tensor tensor;
+  tensor.name = name;
+  tensor.shape = {graph_.batch};
+  tensor.shape.insert(tensor.shape.end(), extents.begin(), extents.end());
+  tensor.role = TensorRole::kInput;
+  tensor.batch_dim = 0;
+  return Append(std::move(tensor));
+}
+
+TensorId GraphBuilder::State(const std::string& name, std::vector<int64_t> shape, float value) {
+  Tensor tensor;
+  tensor.name = name;
+  tensor.shape = std::move(shape);
+  tensor.role = TensorRole::kState;
+  tensor.layer = layer_;
+  tensor.init_value = value;
   return Append(std::move(tensor));
 }
 
@@ -75,16 +95,52 @@ std::vector<TensorId> GraphBuilder::Apply(Op op, const Attributes& attributes,
   node.layer = layer_;
   for (size_t output = 0; output < outputs->size(); ++output) {
     Tensor tensor;
-    tensor.name = names[output];
+    const bool workspace = output == names.size();
+    tensor.name = workspace ? names[0] + ".workspace" : names[output];
+    if (workspace) tensor.role = TensorRole::kWorkspace;
     tensor.shape = (*outputs)[output].shape;
     tensor.dtype = (*outputs)[output].dtype;
     tensor.producer = static_cast<NodeId>(graph_.nodes.size());
-    tensor.batch_dim = BatchDimension(op, attributes, inputs, output);
+    if (!workspace) tensor.batch_dim = BatchDimension(op, attributes, inputs, output);
     node.outputs.push_back(Append(std::move(tensor)));
   }
   node.inputs = std::move(inputs);
   graph_.nodes.push_back(std::move(node));
-  return graph_.nodes.back().outputs;
+  std::vector<TensorId> made = graph_.nodes.back().outputs;
+  made.resize(names.size());
+  return made;
+}
+
+void GraphBuilder::Update(Op op, const Attributes& attributes, std::vector<TensorId> inputs,
+                          std::vector<TensorId> state, const std::string& name) {
+  if (!status_.ok()) return;
+  std::vector<OperandSpec> given, changed;
+  for (TensorId input : inputs) {
+    given.push_back({graph_.tensors[input].shape, graph_.tensors[input].dtype});
+  }
+  for (TensorId tensor : state) {
+    changed.push_back(
+        {graph_.tensors[tensor].shape, graph_.tensors[tensor].dtype, Access::kReadWrite});
+  }
+  const Status fits = CheckOperands(op, attributes, given, changed);
+  if (!fits.ok()) {
+    status_ = Annotate(fits, name);
+    return;
+  }
+  Node node;
+  node.name = name;
+  node.op = op;
+  node.attributes = attributes;
+  node.inputs = std::move(inputs);
+  node.outputs = std::move(state);
+  node.layer = layer_;
+  graph_.nodes.push_back(std::move(node));
+}
+
+TensorId GraphBuilder::Cast(const std::string& name, TensorId x) {
+  const TensorId y = Apply(Op::kCast, {}, {x}, {name})[0];
+  if (status_.ok()) graph_.tensors[y].dtype = dtype_;
+  return y;
 }
 
 TensorId GraphBuilder::View(const std::string& name, TensorId of, std::vector<int64_t> shape,

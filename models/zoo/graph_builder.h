@@ -34,13 +34,27 @@ class GraphBuilder {
   // Block that following nodes and parameters belong to.
   void SetLayer(int32_t layer) { layer_ = layer; }
 
+  // int32 [batch, sequence], given with each sample.
   TensorId Tokens(const std::string& name);
+  // fp32 [batch, extents...], likewise.
+  TensorId Images(const std::string& name, std::vector<int64_t> extents);
   TensorId Parameter(const std::string& name, std::vector<int64_t> shape,
                      const ParameterOptions& options);
 
-  // Appends a node named `names[0]` whose outputs are named `names`.
+  // fp32, kept from step to step; begins as the constant `value`.
+  TensorId State(const std::string& name, std::vector<int64_t> shape, float value);
+
+  // Appends a node named `names[0]` whose outputs are named `names`; a workspace gets a name of its
+  // own and is not among the outputs returned.
   std::vector<TensorId> Apply(Op op, const Attributes& attributes, std::vector<TensorId> inputs,
                               const std::vector<std::string>& names);
+
+  // Appends a node that changes state.
+  void Update(Op op, const Attributes& attributes, std::vector<TensorId> inputs,
+              std::vector<TensorId> state, const std::string& name);
+
+  // `x` in the type of the graph.
+  TensorId Cast(const std::string& name, TensorId x);
 
   // A view of `elements(shape)` elements of `of` from `offset` on; its dimension `batch_dim` grows
   // with the batch.

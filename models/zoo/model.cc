@@ -1,5 +1,8 @@
 #include "models/zoo/model.h"
 
+#include <utility>
+
+#include "models/zoo/convnet.h"
 #include "models/zoo/decoder.h"
 
 namespace tideline {
@@ -16,6 +19,26 @@ ModelTraits Traits(const DecoderConfig& config) {
                         {"columns of the MLP", config.ffn}};
   return traits;
 }
+
+ModelTraits Traits(const ConvNetConfig& config) {
+  ModelTraits traits;
+  traits.name = config.name;
+  traits.layers = LayersOf(config);
+  traits.equal_layers = false;
+  traits.samples = SampleKind::kImages;
+  traits.image = {config.channels, config.image, config.image};
+  traits.longest_sequence = 1;
+  traits.classes = config.classes;
+  traits.uncut =
+      "convolutions are not cut: 1-D tensor parallelism cuts the projections of transformers";
+  return traits;
+}
+
+StatusOr<Graph> Build(const ConvNetConfig& config, const ModelShape& shape) {
+  return BuildConvNet(config, shape);
+}
+
+ConvNetConfig Short(ConvNetConfig config) { return config; }
 
 StatusOr<Graph> Build(const DecoderConfig& config, const ModelShape& shape) {
   return BuildDecoder(config, shape);

@@ -10,6 +10,7 @@
 #ifndef TIDELINE_MODELS_ZOO_MODEL_H_
 #define TIDELINE_MODELS_ZOO_MODEL_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -17,12 +18,19 @@
 
 #include "base/status.h"
 #include "models/ir/graph.h"
+#include "models/zoo/convnet_config.h"
 #include "models/zoo/decoder_config.h"
 #include "models/zoo/model_shape.h"
 
 namespace tideline {
 
-using ModelConfig = std::variant<DecoderConfig>;
+using ModelConfig = std::variant<DecoderConfig, ConvNetConfig>;
+
+// What one sample is, and so which data it comes from.
+enum class SampleKind : uint8_t {
+  kTokens,  // a sequence of ids, and the next token of each as its label
+  kImages,  // an image and its label
+};
 
 // A number of the model that 1-D tensor parallelism cuts, so that tp must divide it.
 struct TensorCut {
@@ -38,12 +46,15 @@ struct ModelTraits {
   int64_t layers = 0;
   // All layers cost the same: stages take equal numbers of them, and one stands for all.
   bool equal_layers = true;
-  // Elements of one sample that have a loss each: tokens.
+  SampleKind samples = SampleKind::kTokens;
+  std::array<int64_t, 3> image{};  // kImages: channels, height, width
+  // Elements of one sample that have a loss each: tokens; 1 where a sample has one label.
   int64_t longest_sequence = 0;
-  // Columns of the logits, without padding: the vocabulary.
+  // Columns of the logits, without padding: the vocabulary, or the classes.
   int64_t classes = 0;
-  // What tp must divide.
+  // What tp must divide; and why it cannot be cut over tp at all, empty when it can.
   std::vector<TensorCut> tensor_cuts;
+  std::string uncut;
 
   int64_t blocks() const { return layers + 2; }
 };

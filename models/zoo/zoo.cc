@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "models/zoo/convnet_zoo.h"
 #include "models/zoo/decoder.h"
 
 namespace tideline {
@@ -208,6 +209,12 @@ Status CompleteSpec(bool llama, int64_t positions, DecoderConfig& config) {
   return absl::OkStatus();
 }
 
+std::vector<std::string> Families() {
+  std::vector<std::string> families = {"gpt", "llama"};
+  for (std::string& family : ConvNetFamilies()) families.push_back(std::move(family));
+  return families;
+}
+
 StatusOr<DecoderConfig> ResolveSpec(std::string_view text, size_t colon, int64_t positions) {
   DecoderConfig config;
   config.name = std::string(text);
@@ -231,6 +238,7 @@ std::vector<std::string> ZooNames() {
   for (const Size& size : kGpt) names.push_back(size.name);
   for (const Size& size : kOpt) names.push_back(size.name);
   for (const Size& size : kLlama) names.push_back(size.name);
+  for (std::string& name : ConvNetNames()) names.push_back(std::move(name));
   return names;
 }
 
@@ -245,7 +253,7 @@ StatusOr<DecoderConfig> ResolveDecoder(std::string_view text, int64_t positions)
       }
       return config;
     }
-    return UsageError(UnknownName("model family", family, {"gpt", "llama"}));
+    return UsageError(UnknownName("model family", family, Families()));
   }
   for (const Size& size : kGpt) {
     if (size.name != text) continue;
@@ -276,6 +284,8 @@ StatusOr<DecoderConfig> ResolveDecoder(std::string_view text, int64_t positions)
 }
 
 StatusOr<ModelConfig> ResolveModel(std::string_view text, int64_t positions) {
+  TL_ASSIGN_OR_RETURN(std::optional<ConvNetConfig> convnet, ResolveConvNet(text));
+  if (convnet) return ModelConfig(*std::move(convnet));
   TL_ASSIGN_OR_RETURN(DecoderConfig config, ResolveDecoder(text, positions));
   return ModelConfig(std::move(config));
 }

@@ -1,4 +1,4 @@
-// The zoo: decoder transformers by name, as their authors publish them.
+// The zoo: models by name, as their authors publish them.
 //
 //   gpt2, gpt2-medium, gpt2-large, gpt2-xl                 Radford et al. 2019
 //   gpt3-125m ... gpt3-175b                                Brown et al. 2020, table 2.1
@@ -8,10 +8,17 @@
 //   gpt:layers=24,hidden=1024,heads=16[,vocab=,ffn=,kv_heads=,head_dim=,positions=,activation=,norm=,
 //       dropout=]
 //   llama:...                                              the same keys
+//   resnet18, resnet34, resnet50, resnet101, resnet152     He et al. 2016
+//   densenet121                                            Huang et al. 2017
+//   resnet50:image=64,classes=10                           a published one with other sizes
+//   resnet:blocks=2-2-2[,width=,block=basic|bottleneck,stem=standard|small,image=,channels=,classes=]
+//   densenet:blocks=6-12[,width=,growth=,stem=...]         blocks: of each stage
 //
 // Defaults of `gpt:`: vocab 50257, ffn 4 x hidden, gelu, LayerNorm, learned positions 1024 (or the
 // sequence asked for), tied head, biases, fused projection. `llama:`: vocab 32000, ffn 8/3 x hidden
-// rounded up to 256, swiglu, RMSNorm, rotary positions 2048, untied head, no biases.
+// rounded up to 256, swiglu, RMSNorm, rotary positions 2048, untied head, no biases. `resnet:` and
+// `densenet:`: width 64, growth 32, basic blocks, standard stem, image 224, channels 3, classes
+// 1000.
 #ifndef TIDELINE_MODELS_ZOO_ZOO_H_
 #define TIDELINE_MODELS_ZOO_ZOO_H_
 

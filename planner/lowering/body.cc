@@ -1,6 +1,8 @@
 #include "planner/lowering/body.h"
 
+#include <algorithm>
 #include <optional>
+#include <set>
 
 #include "base/check.h"
 #include "planner/lowering/compiled_nodes.h"
@@ -51,7 +53,7 @@ class Body {
   }
 
   void Run() {
-    FindTokens();
+    FindInputs();
     CountItems();
     if (context_.has_block(graph_.blocks - 1)) {
       loss_total_ = context_.AddBuffer("loss total", 4, Category::kWorkspace);
@@ -78,62 +80,92 @@ class Body {
 
   uint32_t NewInstance(TensorId storage, int32_t micro_batch) {
     const Tensor& tensor = graph_.tensors[storage];
-    const bool tokens = tensor.role == TensorRole::kTokens;
-    const uint32_t buffer = context_.AddBuffer(tensor.name, Bytes(tensor),
-                                               tokens ? Category::kInput : Category::kActivation);
+    Category category = Category::kActivation;
+    if (tensor.role == TensorRole::kInput) category = Category::kInput;
+    if (tensor.role == TensorRole::kWorkspace) category = Category::kWorkspace;
+    const uint32_t buffer = context_.AddBuffer(tensor.name, Bytes(tensor), category);
     Instances(micro_batch)[storage] = buffer;
     return buffer;
   }
 
-  // ---- Tokens ----
+  // ---- Samples ----
 
-  void FindTokens() {
-    for (size_t id = 0; id < graph_.nodes.size(); ++id) {
-      const Node& node = graph_.nodes[id];
-      if (node.phase != Phase::kForward || !context_.has_block(node.layer)) continue;
-      for (const TensorId input : node.inputs) {
-        if (graph_.tensors[input].role != TensorRole::kTokens) continue;
-        (node.op == Op::kEmbedding ? ids_ : targets_) = input;
+  // What is given with each sample, in the order of the graph and of the host task's operands.
+  struct SampleInput {
+    TensorId tensor = kNone;
+    std::set<int32_t> readers;  // blocks of this stage
+  };
+
+  void FindInputs() {
+    for (TensorId id = 0; id < static_cast<TensorId>(graph_.tensors.size()); ++id) {
+      const Tensor& tensor = graph_.tensors[id];
+      if (tensor.role != TensorRole::kInput || tensor.alias_of != kNone) continue;
+      inputs_.push_back({.tensor = id, .readers = {}});
+    }
+    for (const Node& node : graph_.nodes) {
+      if (!context_.has_block(node.layer)) continue;
+      for (const TensorId read : node.inputs) {
+        for (SampleInput& input : inputs_) {
+          if (Storage(graph_, read) == input.tensor) input.readers.insert(node.layer);
+        }
       }
     }
   }
 
-  // Reads the tokens of one micro-batch and copies to the device what this stage's chunk needs.
-  void LoadTokens(const Unit& unit) {
-    const bool needs_ids = ids_ != kNone && HasBlock(unit.chunk, 0);
-    const bool needs_targets = targets_ != kNone && HasBlock(unit.chunk, graph_.blocks - 1);
-    if (!needs_ids && !needs_targets) return;
-    HostTask task{.kind = HostTaskKind::kLoadTokens,
-                  .first_sample = {},
-                  .samples = graph_.batch,
-                  .sequence = graph_.sequence};
+  bool Needs(const SampleInput& input, int32_t chunk) const {
+    return std::any_of(input.readers.begin(), input.readers.end(),
+                       [&](int32_t block) { return HasBlock(chunk, block); });
+  }
+
+  HostTask LoadOf(const Unit& unit) const {
+    HostTask task;
+    task.samples = graph_.batch;
+    task.sequence = graph_.sequence;
     task.first_sample.base = unit.micro_batch * graph_.batch;
     task.first_sample.per_coordinate[static_cast<size_t>(Axis::kData)] =
         draft_.micro_batches * graph_.batch;
-    const int64_t bytes = graph_.batch * graph_.sequence * SizeOf(DType::kI32);
-    uint32_t pinned[2];
-    for (int i = 0; i < 2; ++i) {
-      pinned[i] = context_.AddBuffer(i == 0 ? "ids" : "targets", bytes, Category::kInput, false,
-                                     Space::kPinnedHost);
+    const ModelTraits model = TraitsOf(draft_.plan.model);
+    if (model.samples == SampleKind::kImages) {
+      task.kind = HostTaskKind::kLoadImages;
+      task.image = model.image;
     }
-    Instruction load = Plain(InstructionKind::kHostCompute, kHostLane, "load tokens", unit);
-    load.what = context_.builder->Intern(task);
-    const Operand loaded[] = {WriteOf(pinned[0], 0, bytes), WriteOf(pinned[1], 0, bytes)};
-    // At most two micro-batches of tokens lie in host memory.
-    const uint32_t load_waits[] = {token_copies_[0]};
-    writer_.Append(load, loaded, load_waits);
-    token_copies_[0] = token_copies_[1];
-    if (needs_ids) CopyTokens(ids_, pinned[0], bytes, unit);
-    if (needs_targets) CopyTokens(targets_, pinned[1], bytes, unit);
+    return task;
   }
 
-  void CopyTokens(TensorId tokens, uint32_t pinned, int64_t bytes, const Unit& unit) {
-    const Instruction copy =
-        Plain(InstructionKind::kCopy, context_.host_to_device, "copy tokens", unit);
-    const Operand operands[] = {ReadOf(pinned, 0, bytes),
-                                WriteOf(NewInstance(tokens, unit.micro_batch), 0, bytes)};
+  // Reads the samples of one micro-batch and copies to the device what this stage's chunk needs.
+  void LoadSamples(const Unit& unit) {
+    const bool needs_any = std::any_of(inputs_.begin(), inputs_.end(), [&](const SampleInput& it) {
+      return Needs(it, unit.chunk);
+    });
+    if (!needs_any) return;
+    const HostTask task = LoadOf(unit);
+    const bool tokens = task.kind == HostTaskKind::kLoadTokens;
+    std::vector<Operand> loaded;
+    for (const SampleInput& input : inputs_) {
+      const Tensor& tensor = graph_.tensors[input.tensor];
+      const uint32_t pinned = context_.AddBuffer(tensor.name, Bytes(tensor), Category::kInput,
+                                                 false, Space::kPinnedHost);
+      loaded.push_back(WriteOf(pinned, 0, Bytes(tensor)));
+    }
+    Instruction load = Plain(InstructionKind::kHostCompute, kHostLane,
+                             tokens ? "load tokens" : "load images", unit);
+    load.what = context_.builder->Intern(task);
+    // At most two micro-batches of samples lie in host memory.
+    const uint32_t load_waits[] = {sample_copies_[0]};
+    writer_.Append(load, loaded, load_waits);
+    sample_copies_[0] = sample_copies_[1];
+    const std::string_view name = tokens ? "copy tokens" : "copy images";
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (Needs(inputs_[i], unit.chunk)) CopySamples(inputs_[i].tensor, loaded[i], name, unit);
+    }
+  }
+
+  void CopySamples(TensorId input, const Operand& pinned, std::string_view name, const Unit& unit) {
+    const Instruction copy = Plain(InstructionKind::kCopy, context_.host_to_device, name, unit);
+    const Operand operands[] = {ReadOf(pinned.buffer, 0, pinned.bytes),
+                                WriteOf(NewInstance(input, unit.micro_batch), 0, pinned.bytes)};
     const uint32_t waits[] = {EndOfUnitTwoBefore()};
-    token_copies_[1] = writer_.Append(copy, operands, waits);
+    sample_copies_[1] = writer_.Append(copy, operands, waits);
   }
 
   // ---- Units ----
@@ -168,7 +200,7 @@ class Body {
   void RunUnit(const Unit& unit) {
     unit_waits_ = sends_before_;
     sends_before_ = last_sends_;
-    if (!unit.backward) LoadTokens(unit);
+    if (!unit.backward) LoadSamples(unit);
     const StageChunk& chunk = draft_.chunks[unit.chunk];
     for (int64_t i = 0; i < chunk.blocks; ++i) {
       const int64_t block = chunk.first_block + (unit.backward ? chunk.blocks - 1 - i : i);
@@ -209,6 +241,8 @@ class Body {
       Operand result{.offset = operand.offset, .bytes = operand.bytes, .access = access};
       if (operand.kind == CompiledOperand::Kind::kParameter) {
         result.buffer = gather_.Whole(context_.parameters.bucket_of[operand.tensor]);
+      } else if (operand.kind == CompiledOperand::Kind::kState) {
+        result.buffer = context_.state_of.at(operand.tensor);
       } else {
         result.buffer = instances[operand.tensor];
         if (result.buffer == kNoId) {
@@ -348,9 +382,8 @@ class Body {
   ParameterGather gather_;
   std::optional<GradientSync> gradients_;  // of a training step
 
-  TensorId ids_ = kNone;
-  TensorId targets_ = kNone;
-  uint32_t token_copies_[2] = {kNoId, kNoId};  // of the micro-batches one and two before
+  std::vector<SampleInput> inputs_;
+  uint32_t sample_copies_[2] = {kNoId, kNoId};  // of the micro-batches one and two before
   uint32_t loss_total_ = kNoId;
 
   std::vector<std::vector<uint32_t>> instances_;  // per micro-batch and storage

@@ -84,9 +84,11 @@ class Compiler {
       }
     }
     const Reduction reduction = node.attributes.maximum ? Reduction::kMaximum : Reduction::kSum;
+    const bool over_data = node.attributes.axis == Axis::kData;
     compiled.overwrite = compiled.accumulate =
-        context_.Communicate(node.name, kind, context_.tensor_lane, context_.tensor_group,
-                             input.dtype, outer, block, reduction, node.phase);
+        context_.Communicate(node.name, kind, over_data ? context_.data_lane : context_.tensor_lane,
+                             over_data ? context_.data_group : context_.tensor_group, input.dtype,
+                             outer, block, reduction, node.phase);
     if (Storage(graph_, node.inputs[0]) == Storage(graph_, node.outputs[0])) {
       AddOperand(node.inputs[0], Access::kReadWrite);
     } else {
@@ -106,6 +108,7 @@ class Compiler {
         operand.offset += graph_.tensors[t].alias_offset * SizeOf(tensor.dtype);
       }
       operand.tensor = Storage(graph_, id);
+      if (tensor.role == TensorRole::kState) operand.kind = CompiledOperand::Kind::kState;
       if (tensor.role == TensorRole::kParameter) {
         operand.kind = CompiledOperand::Kind::kParameter;
         operand.offset += OffsetInBucket(operand.tensor) * SizeOf(tensor.dtype);

@@ -12,7 +12,7 @@
 namespace tideline {
 
 struct CompiledOperand {
-  enum class Kind : uint8_t { kInstance, kParameter, kGradient };
+  enum class Kind : uint8_t { kInstance, kParameter, kGradient, kState };
   Kind kind = Kind::kInstance;
   TensorId tensor = kNone;  // the storage; of gradients the gradient tensor
   int64_t offset = 0;       // bytes within the storage, or within the bucket

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "planner/lowering/body.h"
+#include "planner/lowering/evaluation.h"
 #include "planner/lowering/prologue.h"
 #include "planner/lowering/stage_context.h"
 #include "planner/lowering/update_gate.h"
@@ -37,6 +38,7 @@ Program Emit(const Draft& draft, bool evaluation) {
   program.graph_hash = draft.plan.graph_hash;
   ProgramBuilder builder(&program);
   const int32_t stages = draft.size(Axis::kPipeline);
+  const Draft evaluated = evaluation ? ForEvaluation(draft) : Draft();
   for (int32_t stage = 0; stage < stages; ++stage) builder.AddRole(absl::StrCat("stage ", stage));
   const UpdateGate gate = AddGate(draft.plan.gradients, &program);
   for (int32_t stage = 0; stage < stages; ++stage) {
@@ -44,7 +46,9 @@ Program Emit(const Draft& draft, bool evaluation) {
         MakeStageContext(draft, stage, &program, &builder, static_cast<uint32_t>(stage), gate);
     EmitPrologue(context);
     EmitBody(context, BodyKind::kTraining);
-    if (evaluation) EmitBody(context, BodyKind::kEvaluation);
+    if (!evaluation) continue;
+    context.draft = &evaluated;
+    EmitBody(context, BodyKind::kEvaluation);
   }
   AddRanks(&program);
   program.schedule = {{.body = 0, .times = 0}};

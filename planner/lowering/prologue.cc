@@ -14,6 +14,7 @@ class Prologue {
     for (size_t i = 0; i < context_.parameters.buckets.size(); ++i) {
       InitBucket(context_.parameters.buckets[i], context_.buffers[i]);
     }
+    for (const auto& [tensor, buffer] : context_.state_of) InitState(tensor, buffer);
   }
 
  private:
@@ -69,6 +70,23 @@ class Prologue {
         context_.Compute(tensor.name, drawn_from_normal ? Op::kInitNormal : Op::kFill, attributes,
                          {{tensor.shape, DType::kF32, Access::kWrite}}, Phase::kUpdate);
     const Operand operands[] = {WriteOf(drawn, slot.offset * 4, slot.elements * 4)};
+    writer_.Append(instruction, operands);
+  }
+
+  void InitState(TensorId id, uint32_t buffer) {
+    const Tensor& tensor = context_.graph().tensors[id];
+    Attributes attributes;
+    attributes.constant = tensor.init_value;
+    // Named, so that checkpoints know which tensor this is.
+    attributes.init = {{.parameter = tensor.name,
+                        .full_shape = tensor.shape,
+                        .extent = tensor.shape,
+                        .first = std::vector<Affine>(tensor.shape.size()),
+                        .valid_rows = 0}};
+    const Instruction instruction =
+        context_.Compute(tensor.name, Op::kFill, attributes,
+                         {{tensor.shape, tensor.dtype, Access::kWrite}}, Phase::kUpdate);
+    const Operand operands[] = {WriteOf(buffer, 0, Bytes(tensor))};
     writer_.Append(instruction, operands);
   }
 

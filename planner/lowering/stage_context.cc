@@ -79,6 +79,17 @@ void AddBucketBuffers(StageContext& context, size_t index) {
   }
 }
 
+// State is the same on every replica.
+void AddStateBuffers(StageContext& context) {
+  const Graph& graph = context.graph();
+  for (TensorId id = 0; id < static_cast<TensorId>(graph.tensors.size()); ++id) {
+    const Tensor& tensor = graph.tensors[id];
+    if (tensor.role != TensorRole::kState || !context.has_block(tensor.layer)) continue;
+    context.state_of[id] =
+        context.AddBuffer(tensor.name, Bytes(tensor), Category::kParameter, /*persistent=*/true);
+  }
+}
+
 }  // namespace
 
 bool StageContext::has_block(int32_t block) const {
@@ -166,6 +177,7 @@ StageContext MakeStageContext(const Draft& draft, int32_t stage, Program* progra
   for (size_t bucket = 0; bucket < context.parameters.buckets.size(); ++bucket) {
     AddBucketBuffers(context, bucket);
   }
+  AddStateBuffers(context);
   return context;
 }
 

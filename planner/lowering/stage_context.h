@@ -4,6 +4,7 @@
 #define TIDELINE_PLANNER_LOWERING_STAGE_CONTEXT_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -52,8 +53,9 @@ struct StageContext {
   uint16_t world_lane = kNoLane;  // of all ranks; with a gate
   uint32_t world_group = kNoId;
 
-  std::vector<BucketBuffers> buffers;  // per bucket
-  uint32_t loss_total = kNoId;         // where the head is
+  std::vector<BucketBuffers> buffers;     // per bucket
+  std::map<TensorId, uint32_t> state_of;  // the persistent buffers of the stage's state
+  uint32_t loss_total = kNoId;            // where the head is
 
   Role& role() { return program->roles[role_id]; }
   const Graph& graph() const { return draft->graph; }

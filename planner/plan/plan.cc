@@ -42,6 +42,12 @@ constexpr std::pair<std::string_view, ActivationKind> kActivations[] = {
     {"swiglu", ActivationKind::kSwiGlu}};
 constexpr std::pair<std::string_view, PositionKind> kPositions[] = {
     {"learned", PositionKind::kLearned}, {"rotary", PositionKind::kRotary}};
+constexpr std::pair<std::string_view, ConvNetKind> kConvNetKinds[] = {
+    {"resnet", ConvNetKind::kResNet}, {"densenet", ConvNetKind::kDenseNet}};
+constexpr std::pair<std::string_view, ResidualBlock> kResidualBlocks[] = {
+    {"basic", ResidualBlock::kBasic}, {"bottleneck", ResidualBlock::kBottleneck}};
+constexpr std::pair<std::string_view, ImageStem> kImageStems[] = {
+    {"standard", ImageStem::kStandard}, {"small", ImageStem::kSmall}};
 constexpr std::pair<std::string_view, Interconnect> kInterconnects[] = {
     {"switch", Interconnect::kSwitch},
     {"mesh", Interconnect::kMesh},
@@ -97,6 +103,8 @@ Status ReadWord(const std::pair<std::string_view, Value> (&words)[size], const s
   F(name) F(layers) F(hidden) F(heads) F(kv_heads) F(head_dim) F(ffn) F(vocab)              \
   F(max_positions) F(position_offset) F(fused_qkv) F(attention_bias) F(output_bias)         \
   F(mlp_bias) F(tied_embedding) F(norm_epsilon) F(dropout)
+#define TL_CONVNET_FIELDS(F)                                                                \
+  F(name) F(width) F(growth) F(image) F(channels) F(classes) F(norm_epsilon) F(norm_momentum)
 #define TL_ROTARY_FIELDS(F) \
   F(theta) F(factor) F(low_frequency_factor) F(high_frequency_factor) F(original_positions)
 #define TL_DEVICE_FIELDS(F)                                                                 \
@@ -142,17 +150,37 @@ Status FromFile(const plan_file::Model& from, const std::string& where, DecoderC
   return absl::OkStatus();
 }
 
+void ToFile(const ConvNetConfig& from, plan_file::Plan* plan) {
+  plan_file::ConvNet* to = plan->mutable_convnet();
+  TL_CONVNET_FIELDS(TL_TO_FILE)
+  to->set_kind(std::string(Word(kConvNetKinds, from.kind)));
+  to->set_block(std::string(Word(kResidualBlocks, from.block)));
+  to->set_stem(std::string(Word(kImageStems, from.stem)));
+  for (const int64_t blocks : from.stages) to->add_stages(blocks);
+}
+
+Status FromFile(const plan_file::ConvNet& from, const std::string& where, ConvNetConfig* to) {
+  TL_CONVNET_FIELDS(TL_FROM_FILE)
+  to->stages.assign(from.stages().begin(), from.stages().end());
+  TL_RETURN_IF_ERROR(ReadWord(kConvNetKinds, from.kind(), where, "convnet.kind", false, &to->kind));
+  TL_RETURN_IF_ERROR(
+      ReadWord(kResidualBlocks, from.block(), where, "convnet.block", false, &to->block));
+  return ReadWord(kImageStems, from.stem(), where, "convnet.stem", false, &to->stem);
+}
+
 // The model of whichever family the file has.
 Status ReadModel(const plan_file::Plan& file, const std::string& where, ModelConfig* model) {
   switch (file.any_model_case()) {
     case plan_file::Plan::kModel:
       return FromFile(file.model(), where, &model->emplace<DecoderConfig>());
+    case plan_file::Plan::kConvnet:
+      return FromFile(file.convnet(), where, &model->emplace<ConvNetConfig>());
     case plan_file::Plan::ANY_MODEL_NOT_SET:
       break;
   }
   return InputError(absl::StrCat(where,
-                                 ": field 'model' is missing; a plan says which model it is for, "
-                                 "as `tideline plan -o` writes it"));
+                                 ": field 'model' (or 'convnet') is missing; a plan says which "
+                                 "model it is for, as `tideline plan -o` writes it"));
 }
 
 void ToFile(const ClusterSpec& spec, plan_file::Cluster* file) {
@@ -347,7 +375,9 @@ StatusOr<Plan> FromFile(const plan_file::Plan& file, const std::string& where) {
     plan.stages.push_back({chunk.stage(), chunk.first_block(), chunk.blocks()});
   }
   if (plan.stages.empty()) {
-    auto stages = DefaultStages(model, plan.pp, plan.chunks);
+    TL_RETURN_IF_ERROR(Annotate(ValidateModel(plan.model), where));
+    TL_ASSIGN_OR_RETURN(const std::vector<double> costs, BlockCosts(plan.model));
+    auto stages = DefaultStages(model, costs, plan.pp, plan.chunks);
     if (!stages.ok()) return Annotate(stages.status(), where);
     plan.stages = *std::move(stages);
   }
@@ -385,34 +415,6 @@ std::string_view Name(Recompute recompute) { return Word(kRecomputes, recompute)
 std::string_view Name(GradientReduction reduction) { return Word(kReductions, reduction); }
 
 int64_t PaddedVocab(int64_t vocab, int32_t tp) { return (vocab + tp - 1) / tp * tp; }
-
-StatusOr<std::vector<StageChunk>> DefaultStages(int64_t layers, int32_t pp, int32_t chunks) {
-  if (pp < 1 || chunks < 1 || layers < 1 || layers > kMostLayers) {
-    return InputError(absl::StrCat("pp = ", pp, " and chunks = ", chunks,
-                                   " must be at least 1, layers = ", layers, " from 1 to ",
-                                   kMostLayers));
-  }
-  const int64_t count = int64_t{pp} * chunks;
-  if (layers % count != 0) {
-    return InputError(absl::StrCat("layers = ", layers, " do not divide by pp * chunks = ", pp,
-                                   " * ", chunks, " = ", count,
-                                   "; choose sizes that divide, or write `stages` by hand"));
-  }
-  std::vector<StageChunk> stages;
-  const int64_t per_chunk = layers / count;
-  for (int64_t i = 0; i < count; ++i) {
-    StageChunk chunk{static_cast<int32_t>(i % pp), i * per_chunk + 1, per_chunk};
-    if (i == 0) --chunk.first_block, ++chunk.blocks;
-    if (i == count - 1) ++chunk.blocks;
-    stages.push_back(chunk);
-  }
-  return stages;
-}
-
-StatusOr<std::vector<StageChunk>> DefaultStages(const ModelTraits& model, int32_t pp,
-                                                int32_t chunks) {
-  return DefaultStages(model.layers, pp, chunks);
-}
 
 std::string PlanToJson(const Plan& plan) {
   plan_file::Plan file;

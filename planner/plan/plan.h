@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -97,9 +98,15 @@ constexpr int64_t MostMicroBatches(int64_t blocks) {
 // 5) name layers, pp and chunks when they do not divide.
 StatusOr<std::vector<StageChunk>> DefaultStages(int64_t layers, int32_t pp, int32_t chunks);
 
-// The same for a model.
-StatusOr<std::vector<StageChunk>> DefaultStages(const ModelTraits& model, int32_t pp,
+// The same for any model. Where layers differ: the contiguous cut whose largest part costs least.
+// `costs` are BlockCosts of the model.
+StatusOr<std::vector<StageChunk>> DefaultStages(const ModelTraits& model,
+                                                std::span<const double> costs, int32_t pp,
                                                 int32_t chunks);
+// Whether a model can be cut into so many parts by default.
+bool CutsInto(const ModelTraits& model, int64_t parts);
+// Forward FLOPs of each block at batch 1; empty where all layers are equal.
+StatusOr<std::vector<double>> BlockCosts(const ModelConfig& model);
 
 // The least multiple of tp that holds `vocab` rows.
 int64_t PaddedVocab(int64_t vocab, int32_t tp);

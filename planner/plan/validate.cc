@@ -105,6 +105,10 @@ Status CheckDivides(const char* field, const char* what, int64_t value, int32_t 
 }
 
 Status CheckSharding(const Plan& plan, const ModelTraits& model) {
+  if (plan.tp > 1 && !model.uncut.empty()) {
+    return Invalid("mesh.tp", "is ", plan.tp, ", but of model '", model.name, "' ", model.uncut,
+                   "; write 1, and use dp or pp");
+  }
   for (const TensorCut& cut : model.tensor_cuts) {
     TL_RETURN_IF_ERROR(CheckDivides("mesh.tp", cut.what.c_str(), cut.size, plan.tp));
   }

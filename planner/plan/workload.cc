@@ -26,6 +26,11 @@ StatusOr<Workload> MakeWorkload(const ModelConfig& model, const ClusterSpec& clu
   workload.dtype = request.dtype.value_or(cluster.emulated ? DType::kF32 : DType::kBF16);
   workload.grad_dtype = request.grad_dtype.value_or(DType::kF32);
   if (workload.seq < 1 || workload.seq > traits.longest_sequence) {
+    if (traits.samples == SampleKind::kImages) {
+      return InfeasibleError(absl::StrCat("seq = ", workload.seq, ", but model '", traits.name,
+                                          "' takes images, which have one label each; drop seq, "
+                                          "or write seq = 1"));
+    }
     return InfeasibleError(absl::StrCat("seq = ", workload.seq, ", but model '", traits.name,
                                         "' has ", traits.longest_sequence,
                                         " positions; choose a sequence from 1 to that"));
@@ -34,6 +39,7 @@ StatusOr<Workload> MakeWorkload(const ModelConfig& model, const ClusterSpec& clu
     return InfeasibleError(absl::StrCat("global batch = ", workload.global_batch,
                                         "; it must be from 1 to ", kMostGlobalBatch));
   }
+  TL_ASSIGN_OR_RETURN(workload.block_costs, BlockCosts(model));
   TL_ASSIGN_OR_RETURN(workload.graph_hash, ModelHash(model, workload.seq, workload.dtype));
   return workload;
 }
@@ -66,7 +72,8 @@ StatusOr<Plan> PlanOf(const Workload& workload, const Pins& pins) {
   plan.sequence_parallel = pins.sequence_parallel.value_or(false);
   plan.bucket_bytes = pins.bucket_bytes.value_or(kDefaultBucketBytes);
   plan.padded_vocab = PaddedVocab(model.classes, plan.tp);
-  StatusOr<std::vector<StageChunk>> stages = DefaultStages(model, plan.pp, plan.chunks);
+  StatusOr<std::vector<StageChunk>> stages =
+      DefaultStages(model, workload.block_costs, plan.pp, plan.chunks);
   if (!stages.ok()) return InfeasibleError(std::string(stages.status().message()));
   plan.stages = *std::move(stages);
   const Status status = Validate(plan);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "planner/plan/pins.h"
@@ -24,6 +25,7 @@ struct Workload {
   std::optional<double> loss_scale;  // none: the type's default; 0: no loss scaling
   int64_t loss_scale_steps = 2000;
   std::string graph_hash;
+  std::vector<double> block_costs;  // BlockCosts of the model
 };
 
 struct WorkloadRequest {

@@ -47,6 +47,8 @@ void AddAttributes(Hasher& hash, const Attributes& attributes) {
     hash.Add(std::string_view(box.parameter)).Add(box.full_shape).Add(box.extent);
     for (const Affine& first : box.first) hash.Add(first);
   }
+  hash.Add(attributes.window.height).Add(attributes.window.width);
+  hash.Add(attributes.window.stride).Add(attributes.window.padding);
   hash.Add(attributes.spans.size());
   for (const AdamSpan& span : attributes.spans) hash.Add(span.begin).Add(span.end).Add(span.decay);
   hash.Add(attributes.norm_spans.size());
@@ -100,6 +102,9 @@ uint64_t HashOf(const HostTask& task) {
       .Add(task.first_sample)
       .Add(task.samples)
       .Add(task.sequence)
+      .Add(task.image[0])
+      .Add(task.image[1])
+      .Add(task.image[2])
       .value();
 }
 

@@ -160,6 +160,11 @@ Attributes Reader::ReadAttributes(const file::Attributes& in) {
     attributes.dropout = {in.dropout().rate(), in.dropout().site(),
                           ReadAffine(in.dropout().first_sample(), "dropout.first_sample")};
   }
+  attributes.axis = ReadEnum(in.axis(), Axis::kTensor, "axis");
+  if (in.has_window()) {
+    attributes.window = {in.window().height(), in.window().width(), in.window().stride(),
+                         in.window().padding()};
+  }
   return attributes;
 }
 
@@ -227,11 +232,14 @@ void Reader::ReadTables(const file::Program& in, Program& program) {
   });
   ForEach(in.host_tasks(), "host_tasks", [&](const file::HostTask& entry) {
     HostTask& task = program.host_tasks.emplace_back();
-    task.kind = ReadEnum(entry.kind(), HostTaskKind::kGateUpdate, "kind");
+    task.kind = ReadEnum(entry.kind(), HostTaskKind::kLoadImages, "kind");
     task.first_sample = ReadAffine(entry.first_sample(), "first_sample");
     task.samples = entry.samples();
     task.sequence = entry.sequence();
     if (entry.has_gate()) task.gate = ReadGate(entry.gate());
+    if (task.kind != HostTaskKind::kLoadImages) return;
+    if (!SameLength(task.image.size(), {{"image", entry.image_size()}})) return;
+    std::copy(entry.image().begin(), entry.image().end(), task.image.begin());
   });
   for (const file::Register& entry : in.registers()) {
     program.registers.push_back({.name = entry.name(),

@@ -69,11 +69,18 @@ void Write(const Attributes& attributes, file::Attributes* out) {
   Write(attributes.key_offset, out->mutable_key_offset());
   Write(attributes.key_begin, out->mutable_key_begin());
   Write(attributes.key_end, out->mutable_key_end());
-  if (attributes.dropout == Dropout()) return;
-  file::Dropout* dropout = out->mutable_dropout();
-  dropout->set_rate(attributes.dropout.rate);
-  dropout->set_site(attributes.dropout.site);
-  Write(attributes.dropout.first_sample, dropout->mutable_first_sample());
+  if (attributes.dropout != Dropout()) {
+    file::Dropout* dropout = out->mutable_dropout();
+    dropout->set_rate(attributes.dropout.rate);
+    dropout->set_site(attributes.dropout.site);
+    Write(attributes.dropout.first_sample, dropout->mutable_first_sample());
+  }
+  out->set_axis(static_cast<file::Axis>(attributes.axis));
+  if (attributes.window == SpatialWindow()) return;
+  out->mutable_window()->set_height(attributes.window.height);
+  out->mutable_window()->set_width(attributes.window.width);
+  out->mutable_window()->set_stride(attributes.window.stride);
+  out->mutable_window()->set_padding(attributes.window.padding);
 }
 
 void Write(const Kernel& kernel, file::Kernel* out) {
@@ -146,6 +153,8 @@ void WriteTables(const Program& program, file::Program* out) {
     entry->set_samples(task.samples);
     entry->set_sequence(task.sequence);
     if (task.kind == HostTaskKind::kGateUpdate) Write(task.gate, entry->mutable_gate());
+    if (task.kind != HostTaskKind::kLoadImages) continue;
+    for (const int64_t extent : task.image) entry->add_image(extent);
   }
   for (const Register& value : program.registers) {
     file::Register* entry = out->add_registers();

@@ -149,6 +149,16 @@ std::vector<uint32_t> RegistersWritten(const HostTask& task) {
   return registers;
 }
 
+bool LoadsSamples(const HostTask& task) {
+  return task.kind == HostTaskKind::kLoadTokens || task.kind == HostTaskKind::kLoadImages;
+}
+
+std::array<int64_t, 2> LoadedBytes(const HostTask& task) {
+  const int64_t labels = task.samples * task.sequence * 4;
+  if (task.kind == HostTaskKind::kLoadTokens) return {labels, labels};
+  return {task.samples * task.image[0] * task.image[1] * task.image[2] * 4, labels};
+}
+
 std::vector<const Section*> Sections(const Role& role) {
   std::vector<const Section*> sections = {&role.prologue};
   for (const Section& body : role.bodies) sections.push_back(&body);

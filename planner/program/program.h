@@ -221,6 +221,8 @@ enum class HostTaskKind : uint8_t {
   kReadLoss,    // operand: one fp32, the mean loss of the step; reported
   kGateUpdate,  // operand: the exact sum of squares of all gradients (base/square_sum.h); writes
                 // registers, reports the norm
+  kLoadImages,  // operand 0: images, fp32 [samples, channels, height, width]; operand 1: labels,
+                // int32 [samples, sequence]
 };
 
 // What becomes of gradients before they update parameters; the settings of kGateUpdate.
@@ -260,8 +262,14 @@ struct HostTask {
   int64_t samples = 0;
   int64_t sequence = 0;
   UpdateGate gate = {};
+  std::array<int64_t, 3> image{};  // kLoadImages: channels, height, width
   bool operator==(const HostTask&) const = default;
 };
+
+// Whether the task brings samples, and the bytes of each of its operands. Precondition of the
+// second: the first, and no overflow (Verify checks).
+bool LoadsSamples(const HostTask& task);
+std::array<int64_t, 2> LoadedBytes(const HostTask& task);
 
 // The registers that a task reads, and those it writes.
 std::vector<uint32_t> RegistersRead(const HostTask& task);

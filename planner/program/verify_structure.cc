@@ -313,9 +313,9 @@ class RoleChecker {
       return Expect(0, Access::kRead, SquareSum::kValues * 4);
     }
     TL_RETURN_IF_ERROR(ExpectCount(2));
-    const int64_t bytes = task.samples * task.sequence * 4;
-    TL_RETURN_IF_ERROR(Expect(0, Access::kWrite, bytes));
-    return Expect(1, Access::kWrite, bytes);
+    const std::array<int64_t, 2> bytes = LoadedBytes(task);
+    TL_RETURN_IF_ERROR(Expect(0, Access::kWrite, bytes[0]));
+    return Expect(1, Access::kWrite, bytes[1]);
   }
 
   const Program& program_;

@@ -143,11 +143,13 @@ Status CheckTables(const Program& program) {
   }
   for (size_t index = 0; index < program.host_tasks.size(); ++index) {
     const HostTask& task = program.host_tasks[index];
-    const int64_t factors[] = {task.samples, task.sequence, 4};
-    if (!Product(factors).has_value() || !IsBounded(program, task.first_sample)) {
+    const int64_t labels[] = {task.samples, task.sequence, 4};
+    const int64_t images[] = {task.samples, task.image[0], task.image[1], task.image[2], 4};
+    if (!Product(labels).has_value() || !Product(images).has_value() ||
+        !IsBounded(program, task.first_sample)) {
       return InternalError(Message("host_tasks[", index,
-                                   "]: samples x sequence or first_sample is "
-                                   "negative or too large"));
+                                   "]: samples x sequence, the size of an image or first_sample "
+                                   "is negative or too large"));
     }
   }
   size_t bodies = program.roles.empty() ? 0 : SIZE_MAX;

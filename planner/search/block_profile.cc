@@ -94,7 +94,8 @@ class Profiler {
 
   bool Counts(TensorId storage) const {
     const TensorRole role = graph_.tensors[storage].role;
-    return role != TensorRole::kParameter && role != TensorRole::kParameterGradient;
+    return role != TensorRole::kParameter && role != TensorRole::kParameterGradient &&
+           role != TensorRole::kState;
   }
 
   // Storages made in forward, and not again, that the block's replay and backward read.

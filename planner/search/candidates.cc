@@ -65,8 +65,9 @@ bool SomeReplicaInterleaves(const Workload& workload, const Pins& pinned, int32_
 
 Status ExplainInterleaving(const Workload& workload, const Pins& pinned) {
   const int32_t chunks = pinned.chunks.value_or(1);
-  const int64_t layers = TraitsOf(workload.model).layers;
-  if (layers % chunks != 0) {
+  const ModelTraits model = TraitsOf(workload.model);
+  const int64_t layers = model.layers;
+  if (!CutsInto(model, chunks)) {
     return Contradiction(
         absl::StrCat("chunks = ", chunks, " does not divide the ", layers, " layers"));
   }
@@ -126,6 +127,10 @@ Status Explain(const Workload& workload, const Pins& pinned) {
   };
   if (pinned.tp.has_value()) {
     const int32_t tp = *pinned.tp;
+    if (tp > 1 && !model.uncut.empty()) {
+      return Contradiction(absl::StrCat("tp = ", tp, ", but of model '", model.name, "' ",
+                                        model.uncut, "; pin tp=1"));
+    }
     for (const TensorCut& cut : model.tensor_cuts) {
       if (cut.size % tp != 0) return indivisible("tp", tp, cut.what, cut.size);
     }
@@ -135,7 +140,11 @@ Status Explain(const Workload& workload, const Pins& pinned) {
   }
   if (pinned.pp.has_value()) {
     const int64_t parts = int64_t{*pinned.pp} * pinned.chunks.value_or(1);
-    if (model.layers % parts != 0) {
+    if (!CutsInto(model, parts)) {
+      if (!model.equal_layers) {
+        return Contradiction(
+            absl::StrCat("pp * chunks = ", parts, " is more than the ", model.layers, " layers"));
+      }
       return indivisible("pp * chunks", parts, "layers", model.layers);
     }
   }

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "base/sha256.h"
-#include "exec/data/token_source.h"
+#include "exec/data/open_source.h"
 #include "models/import/hf_weights.h"
 #include "models/import/safetensors.h"
 #include "planner/lowering/lower.h"
@@ -41,7 +41,8 @@ StatusOr<Executed> ExecutePlan(const Plan& plan, const ExecuteSetting& setting) 
   Executed executed;
   TL_ASSIGN_OR_RETURN(executed.program, Lower(plan));
   TL_RETURN_IF_ERROR(CheckExecutable(executed.program));
-  TL_ASSIGN_OR_RETURN(const TokenSource tokens, TokenSource::Open("", plan.seq, plan.global_batch));
+  TL_ASSIGN_OR_RETURN(const auto samples,
+                      OpenSamples(executed.program, "", VocabularyOf(executed.program)));
   EmulatorOptions devices;
   devices.devices = static_cast<int>(executed.program.ranks.size());
   devices.devices_per_node = plan.cluster.node.gpus;
@@ -64,7 +65,9 @@ StatusOr<Executed> ExecutePlan(const Plan& plan, const ExecuteSetting& setting) 
     TL_ASSIGN_OR_RETURN(options.weights, MatchWeights(*DecoderOf(plan.model), files));
   }
   options.save_weights_path = setting.save_weights_path;
-  options.save_weights = HuggingFaceWeights(*DecoderOf(plan.model));
+  if (!setting.save_weights_path.empty()) {
+    options.save_weights = HuggingFaceWeights(*DecoderOf(plan.model));
+  }
   options.plan_hash = Sha256Hex(PlanToJson(plan));
   ExecuteHooks hooks;
   hooks.sink = &executed.run;
@@ -76,7 +79,8 @@ StatusOr<Executed> ExecutePlan(const Plan& plan, const ExecuteSetting& setting) 
       return ReadBuffers(executed.program, read, ranks);
     };
   }
-  TL_ASSIGN_OR_RETURN(executed.report, Execute(executed.program, *machine, tokens, options, hooks));
+  TL_ASSIGN_OR_RETURN(executed.report,
+                      Execute(executed.program, *machine, *samples, options, hooks));
   if (setting.read_state) {
     TL_ASSIGN_OR_RETURN(executed.state, ReadTrainingState(plan, executed.program, ranks));
   }

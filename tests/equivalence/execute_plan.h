@@ -38,7 +38,7 @@ struct Executed {
   TrainingState state;  // after the last step; with read_state
 };
 
-// On the built-in text. Errors: those of lowering and of the run.
+// On the built-in text, or generated images. Errors: those of lowering and of the run.
 StatusOr<Executed> ExecutePlan(const Plan& plan, const ExecuteSetting& setting);
 
 }  // namespace tideline::equivalence

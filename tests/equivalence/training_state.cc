@@ -178,7 +178,21 @@ StatusOr<TrainingState> ReadTrainingState(const Plan& plan, const Program& progr
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     TL_RETURN_IF_ERROR(assembler.AddRank(static_cast<int32_t>(rank), ranks[rank]));
   }
-  return assembler.Take();
+  TL_ASSIGN_OR_RETURN(TrainingState state, assembler.Take());
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const Role& role = program.roles[program.ranks[rank].role];
+    for (const auto& [buffer, bytes] : ranks[rank]) {
+      const std::string& name = program.names[role.buffers[buffer].name];
+      if (name.find(".running_") == std::string::npos) continue;
+      std::vector<float> values(bytes.size() / sizeof(float));
+      std::memcpy(values.data(), bytes.data(), bytes.size());
+      const auto [entry, fresh] = state.state.emplace(name, values);
+      if (!fresh && entry->second != values) {
+        return InternalError(absl::StrCat("ranks disagree about ", name));
+      }
+    }
+  }
+  return state;
 }
 
 }  // namespace tideline::equivalence

@@ -28,6 +28,8 @@ struct TrainingState {
   std::map<std::string, WholeTensor> gradients;  // of that step, as the update read them
   std::map<std::string, WholeTensor> momentum;
   std::map<std::string, WholeTensor> variance;
+  // Running statistics, equal on every rank that has them.
+  std::map<std::string, std::vector<float>> state;
 };
 
 // The bytes of each rank's persistent buffers, by their id in the role.

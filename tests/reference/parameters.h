@@ -48,15 +48,16 @@ enum class Initial { kNormal, kOne, kZero };
 template <class Real>
 class ParameterStore {
  public:
-  // Element i of a normal parameter is 0.02 N(0, 1) keyed by (seed, name, i), made in fp32.
-  Use Declare(uint64_t seed, std::string name, std::vector<int64_t> shape, Initial initial) {
+  // Element i of a normal parameter is stddev N(0, 1) keyed by (seed, name, i), made in fp32.
+  Use Declare(uint64_t seed, std::string name, std::vector<int64_t> shape, Initial initial,
+              float stddev = 0.02f) {
     Weight<Real> weight;
     int64_t elements = 1;
     for (const int64_t extent : shape) elements *= extent;
     weight.value.resize(elements, initial == Initial::kOne ? Real(1) : Real(0));
     if (initial == Initial::kNormal) {
       for (int64_t i = 0; i < elements; ++i) {
-        weight.value[i] = 0.02f * NormalAt(seed, name, static_cast<uint64_t>(i));
+        weight.value[i] = stddev * NormalAt(seed, name, static_cast<uint64_t>(i));
       }
     }
     weight.info = {std::move(name), std::move(shape), initial == Initial::kNormal};

@@ -1,5 +1,7 @@
 #include "planner/techniques/data_parallel/lower.h"
 
+#include "planner/techniques/data_parallel/batch_statistics.h"
+
 namespace tideline {
 
 bool UsesDataParallel(const Plan& plan) { return plan.dp > 1; }
@@ -14,6 +16,7 @@ Status LowerDataParallel(Draft& draft) {
     node.attributes.dropout.first_sample.per_coordinate[static_cast<size_t>(Axis::kData)] =
         draft.micro_batches * draft.graph.batch;
   }
+  ShareBatchStatistics(draft.graph, draft.plan.dp);
   return absl::OkStatus();
 }
 

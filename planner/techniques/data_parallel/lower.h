@@ -9,8 +9,9 @@ namespace tideline {
 
 bool UsesDataParallel(const Plan& plan);
 
-// Sets mesh[dp] and the micro-batches of one replica. The emitted body then reduces every bucket
-// over dp as soon as its gradients are complete.
+// Sets mesh[dp] and the micro-batches of one replica, and has replicas share the statistics of
+// batch norms. The emitted body then reduces every bucket over dp as soon as its gradients are
+// complete.
 Status LowerDataParallel(Draft& draft);
 
 }  // namespace tideline

@@ -7,15 +7,15 @@ namespace tideline {
 std::vector<Pins> ProposePipeline(const ProposeContext& context, const Pins& partial) {
   const int32_t ranks = partial.tp.value_or(1) * partial.dp.value_or(1);
   const int32_t pp = context.workload.cluster.gpus() / ranks;
-  const int64_t layers = TraitsOf(context.workload.model).layers;
+  const ModelTraits model = TraitsOf(context.workload.model);
   const int64_t micro_batches =
       context.workload.global_batch / (partial.dp.value_or(1) * partial.micro_batch.value_or(1));
   std::vector<Pins> ways;
-  if (context.pinned.pp.value_or(pp) != pp || layers % pp != 0) return ways;
+  if (context.pinned.pp.value_or(pp) != pp || !CutsInto(model, pp)) return ways;
   const auto add = [&](Schedule schedule, int32_t chunks) {
     if (context.pinned.schedule.value_or(schedule) != schedule) return;
     if (context.pinned.chunks.value_or(chunks) != chunks) return;
-    if (layers % (int64_t{pp} * chunks) != 0) return;
+    if (!CutsInto(model, int64_t{pp} * chunks)) return;
     if (schedule == Schedule::kInterleaved && micro_batches % pp != 0) return;
     Pins way = partial;
     way.pp = pp;

@@ -52,7 +52,7 @@ StatusOr<TensorId> LocalGraph::AsIs(TensorId whole) {
   if (local_of_[whole] != kNone) return local_of_[whole];
   const Tensor& tensor = whole_.tensors[whole];
   if (tensor.alias_of != kNone) return MakeView(whole);
-  if (tensor.role != TensorRole::kParameter && tensor.role != TensorRole::kTokens) {
+  if (tensor.role != TensorRole::kParameter && tensor.role != TensorRole::kInput) {
     return InternalError(absl::StrCat("tensor '", tensor.name, "' is read before it is made"));
   }
   const bool cut = tensor.role == TensorRole::kParameter && tensor.tensor_parallel_dim != kNone;

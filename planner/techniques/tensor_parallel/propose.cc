@@ -10,6 +10,7 @@ std::vector<Pins> ProposeTensorParallel(const ProposeContext& context, const Pin
   std::vector<Pins> ways;
   for (int32_t tp = 1; tp <= gpus; ++tp) {
     if (context.pinned.tp.value_or(tp) != tp || gpus % tp != 0) continue;
+    if (tp > 1 && !model.uncut.empty()) break;
     const bool divides = std::all_of(model.tensor_cuts.begin(), model.tensor_cuts.end(),
                                      [&](const TensorCut& cut) { return cut.size % tp == 0; });
     if (!divides) continue;

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "exec/data/token_source.h"
 #include "exec/emulator/emulator.h"
 #include "gtest/gtest.h"
 #include "planner/program/memory.h"

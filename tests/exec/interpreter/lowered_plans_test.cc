@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "exec/data/builtin_text.h"
+#include "exec/data/token_source.h"
 #include "exec/emulator/emulator.h"
 #include "exec/interpreter/interpreter.h"
 #include "gtest/gtest.h"

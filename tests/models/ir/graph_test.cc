@@ -14,7 +14,7 @@ Graph SmallGraph() {
   graph.blocks = 2;
   graph.batch = 2;
   graph.sequence = 3;
-  Tensor ids{.name = "ids", .shape = {2, 3}, .dtype = DType::kI32, .role = TensorRole::kTokens};
+  Tensor ids{.name = "ids", .shape = {2, 3}, .dtype = DType::kI32, .role = TensorRole::kInput};
   ids.batch_dim = 0;
   Tensor table{.name = "table", .shape = {6, 5}, .role = TensorRole::kParameter};
   table.valid_rows = 4;

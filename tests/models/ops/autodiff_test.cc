@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 
+#include "models/zoo/convnet.h"
 #include "models/zoo/decoder.h"
 #include "models/zoo/graph_builder.h"
 #include "tests/models/ops/fp64_interpreter.h"
@@ -88,7 +89,10 @@ void FillInputs(const Graph& graph, int64_t vocab, Fp64Interpreter& interpreter)
     const TensorId tensor_id = static_cast<TensorId>(id);
     double* values = interpreter.Values(tensor_id);
     for (int64_t i = 0; i < interpreter.Count(tensor_id); ++i) {
-      if (tensor.role == TensorRole::kTokens) values[i] = static_cast<double>(generator() % vocab);
+      if (tensor.role == TensorRole::kInput) {
+        values[i] = tensor.dtype == DType::kI32 ? static_cast<double>(generator() % vocab)
+                                                : real(generator);
+      }
       if (tensor.role == TensorRole::kParameter) values[i] = real(generator);
     }
   }
@@ -215,6 +219,86 @@ TEST(AutodiffTest, FusedAttentionIsTheUnfusedFunction) {
     }
   }
   EXPECT_EQ(losses.size(), 6u);
+}
+
+// Both blocks, both stems, strides, shortcuts, a transition, padded classes.
+TEST(AutodiffTest, ConvNetGradientsMatchFiniteDifferences) {
+  ConvNetConfig config;
+  config.name = "tiny-resnet";
+  config.stages = {1, 1};
+  config.width = 3;
+  config.image = 9;
+  config.classes = 5;
+  const auto build = [&](int64_t vocab_multiple) {
+    StatusOr<Graph> graph =
+        BuildConvNet(config, {.batch = 2, .sequence = 1, .vocab_multiple = vocab_multiple});
+    EXPECT_TRUE(graph.ok()) << graph.status();
+    return *std::move(graph);
+  };
+  ExpectGradientsMatchDifferences(build(1), 5);
+  config.block = ResidualBlock::kBottleneck;
+  config.stem = ImageStem::kSmall;
+  config.image = 4;
+  ExpectGradientsMatchDifferences(build(4), 5);
+  config.kind = ConvNetKind::kDenseNet;
+  config.stages = {2, 1};
+  config.growth = 2;
+  ExpectGradientsMatchDifferences(build(1), 5);
+  config.stem = ImageStem::kStandard;
+  config.image = 16;
+  ExpectGradientsMatchDifferences(build(1), 5);
+}
+
+// Patches under a product, joined with themselves, through a norm: what no network of the zoo has.
+TEST(AutodiffTest, GradientsGoThroughPatchesAndJoins) {
+  Graph graph;
+  graph.name = "patches";
+  graph.blocks = 1;
+  graph.batch = 2;
+  graph.sequence = 4;
+  GraphBuilder builder(graph, DType::kF32);
+  const TensorId images = builder.Images("images", {2, 4, 6});
+  const TensorId labels = builder.Tokens("labels");
+  const TensorId weight = builder.Parameter("weight", {3, 2, 1, 1}, {});
+  const TensorId x = builder.Apply(Op::kConvolution, {}, {images, weight}, {"x"})[0];
+  Attributes attributes;
+  attributes.window = {.height = 2, .width = 3};
+  const TensorId cut = builder.Apply(Op::kPatches, attributes, {x}, {"cut"})[0];
+  attributes = {};
+  attributes.dimension = 2;
+  const TensorId joined = builder.Apply(Op::kConcat, attributes, {cut, cut}, {"joined"})[0];
+  EXPECT_EQ(graph.tensors[joined].shape, (std::vector<int64_t>{2, 4, 36}));
+  const TensorId head = builder.Parameter("head", {5, 36}, {});
+  attributes = {};
+  attributes.equation = "bsh,vh->bsv";
+  const TensorId logits = builder.Apply(Op::kEinsum, attributes, {joined, head}, {"logits"})[0];
+  attributes = {};
+  attributes.valid_columns = 5;
+  graph.loss = builder.Apply(Op::kCrossEntropy, attributes, {logits, labels}, {"loss", "lse"})[0];
+  ASSERT_TRUE(builder.status().ok()) << builder.status();
+  ExpectGradientsMatchDifferences(graph, 5);
+}
+
+// The image needs no gradient, so the first convolution makes none, in any type.
+TEST(AutodiffTest, NothingIsMadeForInputs) {
+  ConvNetConfig config;
+  config.name = "tiny-resnet";
+  config.stages = {1};
+  config.image = 8;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const StatusOr<Graph> forward =
+        BuildConvNet(config, {.batch = 1, .sequence = 1, .dtype = dtype});
+    ASSERT_TRUE(forward.ok()) << forward.status();
+    const StatusOr<Graph> training = Differentiate(*forward, kLossScale, DType::kF32);
+    ASSERT_TRUE(training.ok()) << training.status();
+    int of_weights = 0, of_images = 0;
+    for (const Node& node : training->nodes) {
+      of_weights += node.op == Op::kConvolutionWeightGrad;
+      of_images += node.op == Op::kConvolutionGrad;
+    }
+    EXPECT_EQ(of_weights, 3);
+    EXPECT_EQ(of_images, 2);
+  }
 }
 
 // A graph for ops and aliases that no decoder has: tokens, a table, `wire`, cross entropy.

@@ -104,6 +104,7 @@ void Fp64Interpreter::Run(size_t begin, size_t end) {
 }
 
 void Fp64Interpreter::RunNode(const Node& node) {
+  if (RunImageOp(node)) return;
   if (node.op < Op::kReduceRows) {
     RunForward(node);
   } else {

@@ -37,6 +37,13 @@ class Fp64Interpreter {
   void LayerNormGrad(const Node& node, bool centred);
   void LayerNormParameterGrad(const Node& node, bool centred);
   void CrossEntropy(const Node& node);
+  // Ops of images (fp64_images.cc).
+  bool RunImageOp(const Node& node);
+  void Convolution(const Node& node);
+  void BatchNorm(const Node& node);
+  void Pool(const Node& node);
+  void Join(const Node& node);
+  void Patches(const Node& node);
 
   const std::vector<int64_t>& Shape(TensorId tensor) const { return graph_.tensors[tensor].shape; }
 

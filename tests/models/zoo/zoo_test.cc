@@ -2,15 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "models/zoo/decoder.h"
 
 namespace tideline {
 namespace {
 
 int64_t Parameters(const std::string& name) {
-  const StatusOr<DecoderConfig> config = ResolveDecoder(name);
+  const StatusOr<ModelConfig> config = ResolveModel(name);
   EXPECT_TRUE(config.ok()) << config.status();
-  const StatusOr<Graph> graph = BuildDecoder(*config, {.batch = 1, .sequence = 8});
+  const int64_t sequence = std::min<int64_t>(8, TraitsOf(*config).longest_sequence);
+  const StatusOr<Graph> graph = BuildModel(*config, {.batch = 1, .sequence = sequence});
   EXPECT_TRUE(graph.ok()) << graph.status();
   return ParameterCount(*graph);
 }

@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
 #include <random>
 
+#include "models/zoo/zoo.h"
 #include "planner/plan/validate.h"
+#include "planner/plan/workload.h"
 #include "tests/planner/lowering/fixture.h"
 
 namespace tideline {
@@ -119,6 +123,100 @@ TEST(PlanTest, WrongFieldsAreNamed) {
   ErrorOf("{");
   ErrorOf("[]");
   ErrorOf("nonsense: 1");
+}
+
+Plan ConvNetPlan(const std::string& model, int32_t dp, int32_t pp) {
+  WorkloadRequest request;
+  request.global_batch = 4 * dp;
+  const auto workload = MakeWorkload(*ResolveModel(model), TestCluster(dp * pp), request);
+  EXPECT_TRUE(workload.ok()) << workload.status();
+  Pins pins;
+  pins.dp = dp;
+  pins.pp = pp;
+  const auto plan = PlanOf(*workload, pins);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return *plan;
+}
+
+TEST(PlanTest, ConvolutionalNetworksHaveAMessageOfTheirOwn) {
+  for (const char* model : {"resnet50:image=64,classes=10", "densenet121"}) {
+    const Plan plan = ConvNetPlan(model, 2, 4);
+    EXPECT_EQ(plan.seq, 1);
+    const std::string json = PlanToJson(plan);
+    EXPECT_NE(json.find("\"convnet\": {"), std::string::npos);
+    EXPECT_EQ(json.find("\"model\""), std::string::npos);
+    const StatusOr<Plan> read = ParsePlan(json, "plan.json");
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_TRUE(read->model == plan.model);
+    EXPECT_EQ(PlanToJson(*read), json);
+    const StatusOr<Plan> from_text = ParsePlan(PlanToText(plan), "plan.textproto");
+    ASSERT_TRUE(from_text.ok()) << from_text.status();
+    EXPECT_EQ(PlanToJson(*from_text), json);
+  }
+}
+
+TEST(PlanTest, APlanIsForOneModel) {
+  const std::string decoder = PlanToJson(TestPlan(TinyGpt()));
+  const std::string convnet = PlanToJson(ConvNetPlan("resnet18", 1, 1));
+  const size_t begin = convnet.find("  \"convnet\"");
+  const std::string message = convnet.substr(begin, convnet.find("\n  }", begin) + 5 - begin);
+  const std::string both = Replaced(decoder, "  \"cluster\"", message + "\n  \"cluster\"");
+  EXPECT_NE(ErrorOf(both).find("'model'"), std::string::npos) << ErrorOf(both);
+  EXPECT_NE(ErrorOf("{\"schema_version\": 1}").find("'model' (or 'convnet') is missing"),
+            std::string::npos);
+}
+
+// Stem and head are cheap, the four stages cost about the same per block: the largest part is the
+// least one that any cut has, by enumeration.
+TEST(PlanTest, UnequalLayersAreCutByTheirCost) {
+  const auto model = ResolveModel("resnet18");
+  const ModelTraits traits = TraitsOf(*model);
+  const std::vector<double> costs = *BlockCosts(*model);
+  ASSERT_EQ(costs.size(), 10u);
+  for (const int32_t pp : {1, 2, 3, 8}) {
+    const auto stages = DefaultStages(traits, costs, pp, 1);
+    ASSERT_TRUE(stages.ok()) << stages.status();
+    ASSERT_EQ(static_cast<int32_t>(stages->size()), pp);
+    double largest = 0;
+    int64_t next = 0;
+    for (const StageChunk& chunk : *stages) {
+      EXPECT_EQ(chunk.first_block, next);
+      EXPECT_GE(chunk.blocks, 1);
+      double sum = 0;
+      for (int64_t i = 0; i < chunk.blocks; ++i) sum += costs[next++];
+      largest = std::max(largest, sum);
+    }
+    EXPECT_EQ(next, 10);
+    double best = INFINITY;
+    for (uint32_t cuts = 0; cuts < 512; ++cuts) {  // bit i: a cut before block i + 1
+      if (std::popcount(cuts) != pp - 1) continue;
+      double most = 0, sum = 0;
+      for (int block = 0; block < 10; ++block) {
+        if (block > 0 && (cuts >> (block - 1) & 1)) sum = 0;
+        sum += costs[block];
+        most = std::max(most, sum);
+      }
+      best = std::min(best, most);
+    }
+    EXPECT_NEAR(largest / best, 1, 1e-9) << pp;
+  }
+  EXPECT_FALSE(DefaultStages(traits, costs, 9, 1).ok());
+}
+
+TEST(ValidateTest, ConvolutionalNetworksAreNotCutOverTp) {
+  Plan plan = ConvNetPlan("resnet18", 2, 1);
+  ASSERT_TRUE(Validate(plan).ok()) << Validate(plan);
+  plan.tp = 2;
+  plan.dp = 1;
+  const Status status = Validate(plan);
+  EXPECT_EQ(ExitCode(status), 5);
+  EXPECT_NE(status.message().find("convolutions are not cut"), std::string::npos) << status;
+  plan = ConvNetPlan("resnet18", 1, 1);
+  plan.seq = 2;
+  EXPECT_NE(Validate(plan).message().find("'seq'"), std::string::npos);
+  WorkloadRequest request;
+  request.seq = 7;
+  EXPECT_EQ(ExitCode(MakeWorkload(*ResolveModel("resnet18"), TestCluster(1), request).status()), 3);
 }
 
 TEST(PlanTest, DefaultStagesNameTheNumbers) {
