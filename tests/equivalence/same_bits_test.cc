@@ -1,7 +1,6 @@
 // Fused attention and dropout: plans that add alike train to the same bits, others agree within the
 // tolerance of the quality bars. What the reference has no notion of (which elements are dropped)
 // is so held to be the same under every way of cutting the work, and in both forms of attention.
-#include <filesystem>
 #include <map>
 #include <string>
 #include <utility>
@@ -19,36 +18,36 @@ namespace {
 using reference::CompareTensors;
 using reference::TensorDifference;
 
-// State after `steps` steps.
-TrainingState Train(const PlanCase& plan_case, int64_t steps) {
-  const std::string folder = testing::TempDir() + "/same_bits_" + plan_case.name;
-  std::filesystem::remove_all(folder);
-  const auto executed = ExecutePlan(plan_case.plan, {.steps = steps, .checkpoint_folder = folder});
+struct Trained {
+  TrainingState state;
+  std::vector<double> losses;
+};
+
+// After `steps` steps.
+Trained Train(const PlanCase& plan_case, int64_t steps) {
+  auto executed = ExecutePlan(plan_case.plan, {.steps = steps, .read_state = true});
   EXPECT_TRUE(executed.ok()) << plan_case.name << ": " << executed.status();
   if (!executed.ok()) return {};
-  auto state = ReadTrainingState(plan_case.plan, executed->program, folder);
-  EXPECT_TRUE(state.ok()) << state.status();
-  std::filesystem::remove_all(folder);
-  return state.ok() ? *std::move(state) : TrainingState();
+  return {std::move(executed->state), executed->report.losses};
 }
 
-void ExpectSame(const TrainingState& expected, const TrainingState& actual, bool bitwise,
+void ExpectSame(const Trained& expected, const Trained& actual, bool bitwise,
                 const std::string& name) {
   ASSERT_EQ(expected.losses.size(), actual.losses.size()) << name;
   for (size_t step = 0; step < expected.losses.size(); ++step) {
     EXPECT_NEAR(actual.losses[step], expected.losses[step], bitwise ? 0 : 1e-5) << name;
   }
-  ASSERT_EQ(expected.gradients.size(), actual.gradients.size()) << name;
-  for (const auto& [parameter, tensor] : expected.gradients) {
+  ASSERT_EQ(expected.state.gradients.size(), actual.state.gradients.size()) << name;
+  for (const auto& [parameter, tensor] : expected.state.gradients) {
     const TensorDifference difference =
-        CompareTensors(tensor.values, actual.gradients.at(parameter).values);
+        CompareTensors(tensor.values, actual.state.gradients.at(parameter).values);
     const std::string what = name + " gradient " + reference::Describe(parameter, difference);
     EXPECT_TRUE(bitwise ? difference.bitwise : difference.within) << what;
   }
   if (!bitwise) return;
-  for (const auto& [parameter, tensor] : expected.parameters) {
+  for (const auto& [parameter, tensor] : expected.state.parameters) {
     const TensorDifference difference =
-        CompareTensors(tensor.values, actual.parameters.at(parameter).values);
+        CompareTensors(tensor.values, actual.state.parameters.at(parameter).values);
     EXPECT_TRUE(difference.bitwise) << name << " " << reference::Describe(parameter, difference);
   }
 }
@@ -58,13 +57,13 @@ class SameBitsTest : public testing::TestWithParam<std::string> {};
 // Plans of a family with equal replicas and without tensor parallelism add alike. Micro-batches
 // continue each other's sums, so their size does not count.
 TEST_P(SameBitsTest, WithinAFamily) {
-  std::map<int32_t, TrainingState> first;  // by replicas
+  std::map<int32_t, Trained> first;  // by replicas
   int compared = 0;
   for (const PlanCase& plan_case : PlanCases(GetParam())) {
     if (GetParam().ends_with("dropout") && plan_case.name.find("fused") != std::string::npos) {
       continue;  // a family of its own
     }
-    const TrainingState one_step = Train(plan_case, 1);
+    const Trained one_step = Train(plan_case, 1);
     const bool alike = plan_case.plan.tp == 1;
     if (alike && first.try_emplace(plan_case.plan.dp, one_step).second) continue;
     ASSERT_TRUE(first.contains(plan_case.plan.dp)) << plan_case.name;
@@ -73,8 +72,8 @@ TEST_P(SameBitsTest, WithinAFamily) {
   }
   EXPECT_GE(compared, 4);
   // Replicas are summed apart: other bits, the same gradients.
-  for (const auto& [replicas, state] : first) {
-    ExpectSame(first.at(1), state, replicas == 1, "replicas " + std::to_string(replicas));
+  for (const auto& [replicas, trained] : first) {
+    ExpectSame(first.at(1), trained, replicas == 1, "replicas " + std::to_string(replicas));
   }
 }
 
@@ -86,10 +85,10 @@ INSTANTIATE_TEST_SUITE_P(Families, SameBitsTest,
 // The masks of three steps differ from step to step, and are those of the other form of attention.
 TEST(FormsOfAttention, TrainAlike) {
   for (const std::string model : {"gpt", "llama"}) {
-    const TrainingState plain = Train(PlanCases(model + "_plain").front(), 3);
-    const TrainingState fused = Train(PlanCases(model + "_fused_plain").front(), 3);
-    const TrainingState dropout = Train(PlanCases(model + "_dropout_plain").front(), 3);
-    const TrainingState both = Train(PlanCases(model + "_dropout_fused_plain").front(), 3);
+    const Trained plain = Train(PlanCases(model + "_plain").front(), 3);
+    const Trained fused = Train(PlanCases(model + "_fused_plain").front(), 3);
+    const Trained dropout = Train(PlanCases(model + "_dropout_plain").front(), 3);
+    const Trained both = Train(PlanCases(model + "_dropout_fused_plain").front(), 3);
     for (size_t step = 0; step < 3; ++step) {
       EXPECT_NEAR(plain.losses[step], fused.losses[step], 1e-5) << model;
       EXPECT_NEAR(dropout.losses[step], both.losses[step], 1e-5) << model;
