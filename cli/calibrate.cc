@@ -251,9 +251,7 @@ class CalibrateCommand : public Command {
         "also with overrides (machine.json{gpus=4}). Emulated devices of such a file are simulated "
         "as sharing this machine's cores. Measure on a machine that does nothing else.";
     info.examples = {"tideline calibrate -o machine.json",
-                     "tideline calibrate --verify machine.json",
-                     "tideline plan gpt:layers=4,hidden=128,heads=4,vocab=256 --cluster "
-                     "'machine.json{gpus=4}' -o plan.json"};
+                     "tideline calibrate --verify machine.json"};
     info.options = {
         {.name = "device",
          .kind = OptionKind::kChoice,

@@ -155,12 +155,12 @@ TEST_P(RunExamplesTest, AsPrinted) {
 
 INSTANTIATE_TEST_SUITE_P(Verbs, RunExamplesTest,
                          ::testing::Values("program", "quickstart", "profile", "plan", "simulate",
-                                           "execute", "compare", "doctor"),
+                                           "execute", "compare", "calibrate", "doctor"),
                          [](const auto& verb) { return verb.param; });
 
 // No verb is left out above.
 TEST(ExamplesTest, EveryVerbIsRun) {
-  EXPECT_EQ(Verbs().size(), 7u) << "add the new verb to the list above";
+  EXPECT_EQ(Verbs().size(), 8u) << "add the new verb to the list above";
 }
 
 }  // namespace
