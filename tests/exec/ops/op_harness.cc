@@ -151,6 +151,7 @@ OpRun& OpRun::Run() {
 
 std::vector<float> OpRun::Floats(int operand) const {
   const OperandSpec& spec = kernel_.operands[operand];
+  if (spec.dtype == DType::kI32) return FromBytes<float>(after_[operand]);
   std::vector<float> values(static_cast<size_t>(Product(spec.shape)));
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = LoadElement(after_[operand].data(), static_cast<int64_t>(i), spec.dtype);

@@ -40,7 +40,8 @@ class OpRun {
   // Precondition: all operands are there. Fatal test failures if a launch is refused.
   OpRun& Run();
 
-  // Contents of an operand after Run(); those of a 16-bit one as values or as bits.
+  // Contents of an operand after Run(); those of a 16-bit one as values or as bits, ids as the bits
+  // of floats.
   std::vector<float> Floats(int operand) const;
   std::vector<uint16_t> Halves(int operand) const;
   Doubles Values(int operand) const;
