@@ -25,10 +25,10 @@ struct ConvolutionShape {
   int64_t p = 0, q = 0;         // of y
   int32_t stride = 1, padding = 0;
 
-  int64_t terms() const { return i * r * s; }  // of one sum
-  int64_t positions() const { return p * q; }  // of y, per sample and channel
+  constexpr int64_t terms() const { return i * r * s; }  // of one sum
+  constexpr int64_t positions() const { return p * q; }  // of y, per sample and channel
   // The image is its own column matrix.
-  bool pointwise() const { return r == 1 && s == 1 && stride == 1 && padding == 0; }
+  constexpr bool pointwise() const { return r == 1 && s == 1 && stride == 1 && padding == 0; }
 };
 
 // `shapes` are those of the operands, inputs then outputs, in the order of the op. Precondition: op
