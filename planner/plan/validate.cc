@@ -231,6 +231,10 @@ Status Validate(const Plan& plan) {
     return Invalid("buckets.reduce", "is each_micro_batch with chunks = ", plan.chunks,
                    "; it needs chunks = 1");
   }
+  if (plan.attention == AttentionForm::kFused && DecoderOf(plan.model) == nullptr) {
+    return Invalid("attention", "is fused, but ", model.name,
+                   " has no attention; write unfused or leave it out");
+  }
   if (plan.attention == AttentionForm::kFused && plan.recompute == Recompute::kSelective) {
     return Invalid("recompute",
                    "is selective with attention = fused, which keeps no probabilities that could "

@@ -212,6 +212,10 @@ TEST(ValidateTest, ConvolutionalNetworksAreNotCutOverTp) {
   EXPECT_EQ(ExitCode(status), 5);
   EXPECT_NE(status.message().find("convolutions are not cut"), std::string::npos) << status;
   plan = ConvNetPlan("resnet18", 1, 1);
+  plan.attention = AttentionForm::kFused;
+  EXPECT_EQ(ExitCode(Validate(plan)), 5);
+  EXPECT_NE(std::string(Validate(plan).message()).find("has no attention"), std::string::npos);
+  plan = ConvNetPlan("resnet18", 1, 1);
   plan.seq = 2;
   EXPECT_NE(Validate(plan).message().find("'seq'"), std::string::npos);
   WorkloadRequest request;
